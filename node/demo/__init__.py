@@ -1,0 +1,17 @@
+"""The main job as a demonstration: a polite crawl frontier over real URLs, run against a real node.
+
+Here: reading URLs, the crowd of producers and workers, their logs, the verdict, the live table.
+Must not be here: anything the server needs; this talks to it through a stock connector only.
+"""
+
+from __future__ import annotations
+
+
+def main(argv: list[str]) -> int:
+    """Run the demonstration with these command-line words; returns the process's exit code."""
+    from node.demo.command import run
+
+    return run(argv)
+
+
+__all__ = ["main"]
