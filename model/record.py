@@ -12,6 +12,7 @@ Shapes of the ops (fields counted from 0):
     (DROP, space_id)
     (TRUNCATE, space_id)
     (TERM, number, id, parent, start_lsn, node, solo)
+    (MARK, space_id, next_id)                           ids below next_id are spent (snapshots)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-INSERT, SET, DELETE, CREATE, DROP, TRUNCATE, TERM = 1, 2, 3, 4, 5, 6, 7
+INSERT, SET, DELETE, CREATE, DROP, TRUNCATE, TERM, MARK = 1, 2, 3, 4, 5, 6, 7, 8
 OP_NAMES = {
     INSERT: "insert",
     SET: "set",
@@ -32,6 +33,7 @@ OP_NAMES = {
     DROP: "drop",
     TRUNCATE: "truncate",
     TERM: "term",
+    MARK: "mark",
 }
 FLAG_TEMPORARY = 1
 

@@ -1,0 +1,209 @@
+"""The contract of a tube driver, built-in or custom.
+
+A driver keeps its tasks in one space, so whatever it does is logged, replicated and recovered
+without its help. It returns changed rows; the engine does ownership, statistics, callbacks,
+waiting consumers and replies.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from model.errors import ER_PROC_LUA, QueueError
+from model.record import SET
+from spaces.index import StatusIndex
+from spaces.space import Row, Space
+
+#: (event name, row after it): what a deadline did, in the order it happened.
+Event = tuple[str, Row]
+
+#: Put options some driver understands; a driver ignores those of the others.
+KNOWN_PUT_OPTIONS = frozenset({"pri", "ttl", "ttr", "delay", "utube", "timeout"})
+
+METHODS = (
+    "create_space",
+    "new",
+    "start",
+    "stop",
+    "normalize_task",
+    "put",
+    "take",
+    "delete",
+    "release",
+    "bury",
+    "kick",
+    "peek",
+    "touch",
+    "tasks_by_state",
+    "truncate",
+)
+
+
+class DriverMisuse(QueueError):
+    """The caller's mistake as a driver sees it: told to the caller, nothing changed."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str, code: int = ER_PROC_LUA) -> None:
+        super().__init__(code, text, "LuajitError" if code == ER_PROC_LUA else "ClientError")
+
+
+class Driver(ABC):
+    """One tube's task logic over its space.
+
+    `now` is the log's clock in µs everywhere. Rows are tuples whose first two fields are the task
+    id (int) and its status (one character of model.task); the payload is raw MessagePack and
+    stands last unless `normalize_task` says otherwise. The engine checks that a task exists, and
+    who owns it, before it calls release, delete, bury or touch. Raise `DriverMisuse` for a bad
+    argument before changing anything; any other exception is rolled back, reported to the caller
+    as the driver's failure, and harms no other tube.
+    """
+
+    #: What `create_tube` calls this type.
+    name: ClassVar[str] = ""
+    #: Largest number of tasks, all states counted; 0 = no limit. A put beyond it waits.
+    capacity: int = 0
+
+    @classmethod
+    def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
+        """Validate options of `create_tube` and fill in defaults. Raises `DriverMisuse`."""
+        return opts
+
+    @classmethod
+    @abstractmethod
+    def create_space(
+        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
+    ) -> Space:
+        """Build the (empty) space; called again with the same arguments at every start."""
+
+    @classmethod
+    def new(cls, space: Space, opts: dict[str, Any]) -> Driver:
+        """Construct an instance over a space built by `create_space`."""
+        return cls(space, opts)
+
+    def __init__(self, space: Space, opts: dict[str, Any]) -> None:
+        self.space = space
+        self.opts = opts
+
+    def start(self, now: int) -> None:  # noqa: B027
+        """The node begins to serve: after STARTUP, before the first call."""
+
+    def stop(self) -> None:  # noqa: B027
+        """The node stops serving: in ENDING, after the last call."""
+
+    def normalize_task(self, row: Row) -> tuple[int, str, bytes]:
+        """What clients see: id, status, payload."""
+        return row[0], row[1], row[-1]
+
+    @abstractmethod
+    def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
+        """Store a new task."""
+
+    def check_put(self, opts: dict[str, Any] | None) -> None:  # noqa: B027
+        """Refuse bad options of a put that must wait for room, before it waits."""
+
+    @abstractmethod
+    def take(self, now: int) -> Row | None:
+        """Turn the next ready task into a taken one; None when there is none."""
+
+    @abstractmethod
+    def delete(self, task_id: int, now: int) -> Row:
+        """Remove a task in any state; its last row with status done."""
+
+    @abstractmethod
+    def release(self, task_id: int, opts: dict[str, Any] | None, now: int) -> Row:
+        """Give a taken task back."""
+
+    @abstractmethod
+    def bury(self, task_id: int, now: int) -> Row:
+        """Set a task aside until it is kicked."""
+
+    @abstractmethod
+    def kick(self, count: int, now: int) -> list[Row]:
+        """Make up to `count` buried tasks ready; the rows that changed."""
+
+    def peek(self, task_id: int) -> Row | None:
+        return self.space.rows.get(task_id)
+
+    @abstractmethod
+    def touch(self, task_id: int, delta_us: int, now: int) -> Row:
+        """Give a taken task `delta_us` more time, or refuse with `DriverMisuse`."""
+
+    @abstractmethod
+    def tasks_by_state(self, status: str) -> Iterator[Row]:
+        """Tasks of one state, in the order they would be served."""
+
+    def truncate(self) -> None:
+        self.space.truncate()
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """Number of taken, buried, ready and delayed tasks, O(1)."""
+
+    def expire(self, task_id: int, now: int) -> list[Event]:
+        """One due deadline of one task (see spaces.index.DeadlineIndex)."""
+        raise NotImplementedError
+
+
+class StatusDriver(Driver):
+    """What the built-in drivers share: a status index and rows whose status is field 1."""
+
+    status: StatusIndex
+
+    def __init__(self, space: Space, opts: dict[str, Any]) -> None:
+        super().__init__(space, opts)
+        status = space.indexes[0]
+        assert isinstance(status, StatusIndex)
+        self.status = status
+
+    def delete(self, task_id: int, now: int) -> Row:
+        row = self.space.delete(task_id)
+        return (row[0], "-", *row[2:])
+
+    def _move(self, row: Row, status: str) -> Row:
+        new = (row[0], status, *row[2:])
+        space = self.space
+        space.update(row[0], row, new, (SET, space.id, row[0], 1, status))
+        return new
+
+    def bury(self, task_id: int, now: int) -> Row:
+        return self._move(self.space.rows[task_id], "!")
+
+    def kick(self, count: int, now: int) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < count and (row := self.status.first_buried()) is not None:
+            rows.append(self._move(row, "r"))
+        return rows
+
+    def tasks_by_state(self, status: str) -> Iterator[Row]:
+        return self.status.by_status(status)
+
+    def counts(self) -> dict[str, int]:
+        return self.status.counts()
+
+
+def sub_queue_name(opts: dict[str, Any] | None) -> str:
+    """The sub-queue's name as text; scalars are rendered, a missing one is called "nil"."""
+    value = opts.get("utube") if opts else None
+    if type(value) is str:
+        return value
+    if value is None:
+        return "nil"
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    raise DriverMisuse("Invalid value of utube: expected a string, a number or a boolean")
+
+
+def unknown_options(opts: Iterable[str], known: frozenset[str]) -> None:
+    """Refuse what no driver understands: a misspelt option must not be dropped in silence."""
+    for option in opts:
+        if option not in known:
+            raise DriverMisuse(f"Unknown option {option}")

@@ -1,0 +1,59 @@
+"""fifo: tasks in order of their ids, nothing else.
+
+Fields: task_id, status, data.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from drivers.base import DriverMisuse, StatusDriver
+from model.record import SET
+from spaces.index import StatusIndex
+from spaces.space import IndexShape, Row, Space
+
+FIELDS = (("task_id", "unsigned"), ("status", "string"), ("data", "*"))
+SHAPES = (
+    IndexShape("task_id", [(0, "unsigned")]),
+    IndexShape("status", [(1, "string"), (0, "unsigned")]),
+)
+
+
+class Fifo(StatusDriver):
+    name: ClassVar[str] = "fifo"
+
+    @classmethod
+    def create_space(
+        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
+    ) -> Space:
+        return Space(
+            space_id,
+            name,
+            FIELDS,
+            indexes=(StatusIndex(),),
+            shapes=SHAPES,
+            temporary=temporary,
+            raw=2,
+        )
+
+    def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
+        space = self.space
+        row = (space.next_id, "r", data)
+        space.insert(row)
+        return row
+
+    def take(self, now: int) -> Row | None:
+        row = self.status.first_ready()
+        if row is None:
+            return None
+        task_id, _, data = row
+        new = (task_id, "t", data)
+        space = self.space
+        space.update(task_id, row, new, (SET, space.id, task_id, 1, "t"))
+        return new
+
+    def release(self, task_id: int, opts: dict[str, Any] | None, now: int) -> Row:
+        return self._move(self.space.rows[task_id], "r")
+
+    def touch(self, task_id: int, delta_us: int, now: int) -> Row:
+        raise DriverMisuse("fifo queue does not support touch")

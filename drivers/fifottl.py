@@ -1,0 +1,190 @@
+"""fifottl and limfifottl: priority, time to live, time to run, delay; the latter with a capacity.
+
+Fields: task_id, status, next_event, ttl, ttr, pri, created, data. Times in µs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from drivers.base import DriverMisuse, Event, StatusDriver
+from drivers.deadlines import CREATED, NEXT_EVENT, PRI, TTL, TTR, due, duration_us, priority
+from model.record import SET
+from model.task import INFINITY_S, NEVER_US
+from spaces.index import DeadlineIndex, StatusIndex
+from spaces.space import IndexShape, Row, Space
+
+FIELDS = (
+    ("task_id", "unsigned"),
+    ("status", "string"),
+    ("next_event", "unsigned"),
+    ("ttl", "unsigned"),
+    ("ttr", "unsigned"),
+    ("pri", "unsigned"),
+    ("created", "unsigned"),
+    ("data", "*"),
+)
+SHAPES = (
+    IndexShape("task_id", [(0, "unsigned")]),
+    IndexShape("status", [(1, "string"), (5, "unsigned"), (0, "unsigned")]),
+    IndexShape("watch", [(1, "string"), (2, "unsigned")], unique=False),
+)
+
+
+class TtlDriver(StatusDriver):
+    """Deadlines, for rows that share the fields up to `created`."""
+
+    def __init__(self, space: Space, opts: dict[str, Any]) -> None:
+        super().__init__(space, opts)
+        self.ttl_us = duration_us("ttl", opts["ttl"])
+        self.ttr_us = duration_us("ttr", opts["ttr"])
+        self.pri = priority(opts["pri"])
+
+    @classmethod
+    def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
+        """ttl: 100 years unless given; ttr: the ttl; pri: 0. Seconds, kept as they were given."""
+        ttl = opts.get("ttl")
+        ttr = opts.get("ttr")
+        pri = opts.get("pri")
+        full = dict(opts)
+        full["ttl"] = INFINITY_S if ttl is None else ttl
+        full["ttr"] = full["ttl"] if ttr is None else ttr
+        full["pri"] = 0 if pri is None else priority(pri)
+        duration_us("ttl", full["ttl"])
+        duration_us("ttr", full["ttr"])
+        return full
+
+    def _plan(self, opts: dict[str, Any], now: int) -> tuple[str, int, int, int, int]:
+        """(status, next_event, ttl, ttr, pri) of a new task with options."""
+        get = opts.get
+        value = get("ttl")
+        ttl = self.ttl_us if value is None else duration_us("ttl", value)
+        value = get("ttr")
+        ttr = self.ttr_us if value is None else duration_us("ttr", value)
+        value = get("pri")
+        pri = self.pri if value is None else priority(value)
+        value = get("delay")
+        delay = 0 if value is None else duration_us("delay", value)
+        if delay:
+            return "~", now + delay, min(ttl + delay, NEVER_US), ttr, pri
+        return "r", now + ttl, ttl, ttr, pri
+
+    def take(self, now: int) -> Row | None:
+        row = self._first_ready()
+        if row is None:
+            return None
+        return self._taken(row, now)
+
+    def _first_ready(self) -> Row | None:
+        return self.status.first_ready()
+
+    def _taken(self, row: Row, now: int) -> Row:
+        next_event = min(now + row[TTR], row[CREATED] + row[TTL])
+        return self._move_with(row, "t", next_event)
+
+    def _move_with(self, row: Row, status: str, next_event: int) -> Row:
+        task_id = row[0]
+        new = (task_id, status, next_event, *row[3:])
+        space = self.space
+        op = (SET, space.id, task_id, 1, status, NEXT_EVENT, next_event)
+        space.update(task_id, row, new, op)
+        return new
+
+    def release(self, task_id: int, opts: dict[str, Any] | None, now: int) -> Row:
+        row = self.space.rows[task_id]
+        value = opts.get("delay") if opts else None
+        delay = 0 if value is None else duration_us("delay", value)
+        if not delay:
+            return self._move_with(row, "r", row[CREATED] + row[TTL])
+        return self.space.set(
+            task_id, 1, "~", NEXT_EVENT, now + delay, TTL, min(row[TTL] + delay, NEVER_US)
+        )
+
+    def bury(self, task_id: int, now: int) -> Row:
+        row = self.space.rows[task_id]
+        return self._move_with(row, "!", row[CREATED] + row[TTL])
+
+    def touch(self, task_id: int, delta_us: int, now: int) -> Row:
+        row = self.space.rows[task_id]
+        later = [min(row[field] + delta_us, NEVER_US) for field in (NEXT_EVENT, TTL, TTR)]
+        return self.space.set(task_id, NEXT_EVENT, later[0], TTL, later[1], TTR, later[2])
+
+    def expire(self, task_id: int, now: int) -> list[Event]:
+        """ttl removes a task that is ready or buried, ttr and delay make it ready again."""
+        row = self.space.rows[task_id]
+        status = row[1]
+        if status in "r!":
+            done = self.delete(task_id, now)
+            return [("delete", done), ("ttl", done)]
+        ready = self._move_with(row, "r", row[CREATED] + row[TTL])
+        return [("ttr" if status == "t" else "delay", ready)]
+
+
+class FifoTtl(TtlDriver):
+    name: ClassVar[str] = "fifottl"
+
+    @classmethod
+    def create_space(
+        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
+    ) -> Space:
+        return Space(
+            space_id,
+            name,
+            FIELDS,
+            indexes=(StatusIndex(PRI), DeadlineIndex(NEXT_EVENT, due)),
+            shapes=SHAPES,
+            temporary=temporary,
+            raw=7,
+        )
+
+    def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
+        space = self.space
+        if opts:
+            status, next_event, ttl, ttr, pri = self._plan(opts, now)
+            row = (space.next_id, status, next_event, ttl, ttr, pri, now, data)
+        else:
+            ttl = self.ttl_us
+            row = (space.next_id, "r", now + ttl, ttl, self.ttr_us, self.pri, now, data)
+        space.insert(row)
+        return row
+
+    def take(self, now: int) -> Row | None:
+        row = self.status.first_ready()
+        if row is None:
+            return None
+        task_id, _, _, ttl, ttr, pri, created, data = row
+        next_event = now + ttr
+        if created + ttl < next_event:
+            next_event = created + ttl
+        new = (task_id, "t", next_event, ttl, ttr, pri, created, data)
+        space = self.space
+        op = (SET, space.id, task_id, 1, "t", NEXT_EVENT, next_event)
+        space.update(task_id, row, new, op)
+        return new
+
+
+class LimFifoTtl(FifoTtl):
+    """fifottl with room for `capacity` tasks, all states counted; 0 or none = no limit."""
+
+    name: ClassVar[str] = "limfifottl"
+
+    def __init__(self, space: Space, opts: dict[str, Any]) -> None:
+        super().__init__(space, opts)
+        self.capacity = opts["capacity"]
+
+    @classmethod
+    def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
+        full = super().check_options(opts)
+        capacity = full.get("capacity")
+        if capacity is None:
+            capacity = 0
+        if type(capacity) is float and capacity.is_integer():
+            capacity = int(capacity)
+        if type(capacity) is not int or not 0 <= capacity <= NEVER_US:
+            raise DriverMisuse(f"Invalid value of capacity: {capacity!r} (expected 0 or more tasks)")
+        full["capacity"] = capacity
+        return full
+
+    def check_put(self, opts: dict[str, Any] | None) -> None:
+        if opts:
+            self._plan(opts, 0)

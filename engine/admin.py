@@ -1,0 +1,208 @@
+"""Calls about tubes and the module rather than tasks: create, drop, cfg, statistics, grants.
+
+Remote callers and the node's own configuration take the same road.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from engine.arguments import lua_type
+from model.errors import ER_IDENTIFIER, QueueError, failure
+from model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE, KIND_GRANT
+from model.task import INFINITY_S
+
+if TYPE_CHECKING:
+    from engine.queue import Engine
+    from engine.tube import Tube
+
+TUBE_OPTIONS = frozenset(
+    {
+        "temporary",
+        "if_not_exists",
+        "on_task_change",
+        "engine",
+        "ttl",
+        "ttr",
+        "pri",
+        "delay",
+        "capacity",
+        "storage_mode",
+    }
+)
+NAME_CHARS_MAX = 65_000
+METHODS_GRANTED = (
+    "put",
+    "take",
+    "touch",
+    "ack",
+    "release",
+    "peek",
+    "bury",
+    "kick",
+    "delete",
+    "put_many",
+    "take_many",
+    "ack_many",
+    "release_many",
+)
+
+
+def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
+    """Create a tube, or with `if_not_exists` return the one that is there, unchanged.
+
+    Raises code 32 with the original's texts, 70 for a bad name.
+    """
+    if opts is None or opts == []:
+        opts = {}
+    if type(opts) is not dict:
+        raise failure(f"Invalid options of create_tube: expected a map, got {lua_type(opts)}")
+    if type(name) is not str or not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
+        raise QueueError(
+            ER_IDENTIFIER,
+            f"Invalid identifier '{'' if name is None else name}' "
+            "(expected printable symbols only or it is too long)",
+        )
+    existing = engine.tubes.get(name)
+    if opts.get("if_not_exists") is True and existing is not None:
+        return existing
+    temporary = bool(opts.get("temporary"))
+    if temporary and engine.in_replicaset:
+        raise failure("Cannot create temporary tube in replicaset mode")
+    driver = engine.drivers.get(kind) if isinstance(kind, str) else None
+    if driver is None:
+        raise failure(f"Unknown tube type {'nil' if kind is None else kind}")
+    if name in engine.store.by_name:
+        raise failure(f"Space '{name}' already exists")
+    full = _tube_options(driver, kind, opts)
+    space = engine.store.create(name, kind, full, temporary)
+    if name in engine.broken:
+        reason = engine.broken.pop(name)
+        _abandon(engine, name)
+        raise failure(f'The "{kind}" driver cannot serve tube {name}: {reason}')
+    tube_id = max((row[1] + 1 for row in engine.catalogue.rows.values()), default=0)
+    engine.catalogue.insert((name, tube_id, space.name, kind, full))
+    if name not in engine.tubes:
+        reason = engine.broken.pop(name, "unknown reason")
+        _abandon(engine, name)
+        raise failure(f'The "{kind}" driver cannot serve tube {name}: {reason}')
+    engine.commit(KIND_CREATE_TUBE, None)
+    tube = engine.tubes[name]
+    if engine.running:
+        tube.driver.start(engine.now)
+    return tube
+
+
+def _abandon(engine: Engine, name: str) -> None:
+    """Take back a tube whose driver failed while it was being created."""
+    engine.store.rollback()
+    space = engine.store.by_name.get(name)
+    if space is not None:
+        engine.store.forget(space)
+
+
+def _tube_options(driver: Any, kind: str, opts: dict[str, Any]) -> dict[str, Any]:
+    """Options as they are stored: defaults filled in, callbacks left out, all checked."""
+    known = TUBE_OPTIONS | getattr(driver, "tube_options", frozenset())
+    for option in opts:
+        if option not in known:
+            raise failure(f"Unknown option {option}")
+    vinyl = opts.get("engine") == "vinyl"
+    if vinyl and kind == "limfifottl":
+        raise failure("limfifottl queue does not support vinyl engine")
+    if vinyl and opts.get("storage_mode") == "ready_buffer":
+        raise failure('"ready_buffer" storage mode cannot be used with vinyl engine')
+    if vinyl and opts.get("temporary"):
+        raise QueueError(12, "Can't modify space: engine does not support temporary flag")
+    full = {key: value for key, value in opts.items() if key != "on_task_change"}
+    full.setdefault("if_not_exists", False)
+    checked: dict[str, Any] = driver.check_options(full)
+    return checked
+
+
+def drop_tube(engine: Engine, tube: Tube) -> bool:
+    """Remove a tube with its tasks. Refused while consumers wait or tasks are taken."""
+    if tube.waiters or tube.blocked:
+        raise failure("There are consumers connected the tube")
+    if any(key[0] == tube.id for key in engine.taken.rows):
+        raise failure("There are taken tasks in the tube")
+    tube.driver.stop()
+    engine.catalogue.delete(tube.name)
+    engine.store.drop(tube.space)
+    engine.commit(KIND_DROP_TUBE, None)
+    return True
+
+
+def describe(tube: Tube) -> dict[str, Any]:
+    """What a remote `create_tube` returns."""
+    return {
+        "name": tube.name,
+        "tube_id": tube.id,
+        "type": tube.type,
+        "temporary": tube.space.temporary,
+        "opts": tube.opts,
+    }
+
+
+def cfg(engine: Engine, opts: Any) -> None:
+    """`queue.cfg`: everything is checked before anything is changed; left out = unchanged."""
+    if opts is None or opts == []:
+        return
+    if type(opts) is not dict:
+        raise failure(f"Invalid options of cfg: expected a map, got {lua_type(opts)}")
+    for option in opts:
+        if option not in ("ttr", "in_replicaset"):
+            raise failure(f"Unknown option {option}")
+    ttr = opts.get("ttr")
+    if ttr is not None and (
+        type(ttr) not in (int, float) or not isfinite(ttr) or not 0 <= ttr <= INFINITY_S
+    ):
+        raise failure(f"Invalid value of ttr: {ttr}")
+    in_replicaset = opts.get("in_replicaset")
+    if in_replicaset is not None and type(in_replicaset) is not bool:
+        raise failure(f"Invalid value of in_replicaset: {in_replicaset}")
+    engine.configure(ttr, in_replicaset)
+
+
+def statistics(engine: Engine, name: Any = None) -> dict[str, Any]:
+    """Counts of one tube, or of all by name. O(1) per tube."""
+    if name is None:
+        return {tube.name: tube.statistics() for tube in engine.tubes.values()}
+    tube = engine.tubes.get(name) if isinstance(name, str) else None
+    if tube is None:
+        raise failure(f"attempt to index a nil value (tube '{name}' does not exist)")
+    return tube.statistics()
+
+
+def tube_names(engine: Engine, name: Any = None) -> list[str] | bool:
+    """`queue.tube()`: all names; with a name: whether it exists."""
+    if name is None:
+        return list(engine.tubes)
+    if type(name) is not str:
+        raise failure("argument #1 should be string or nil")
+    return name in engine.tubes
+
+
+def grant(engine: Engine, tube: Tube, user: Any, args: Any) -> None:
+    """Give a user (or role) rights on a tube: to read its spaces, and to call with `call`."""
+    if type(user) is not str or not user:
+        raise failure("Invalid user: expected a name")
+    if args is None or args == []:
+        args = {}
+    if type(args) is not dict:
+        raise failure(f"Invalid options of grant: expected a map, got {lua_type(args)}")
+    for option in args:
+        if option not in ("call", "truncate", "prefix"):
+            raise failure(f"Unknown option {option}")
+    prefix = args.get("prefix") or "queue.tube"
+    calls = [f"space:{tube.space.name}", "space:_queue"]
+    if args.get("call"):
+        calls += ["queue.identify", "queue.statistics"]
+        calls += [f"{prefix}.{tube.name}:{method}" for method in METHODS_GRANTED]
+    if args.get("truncate"):
+        calls.append(f"{prefix}.{tube.name}:truncate")
+    for call in calls:
+        if (user, call) not in engine.grants.rows:
+            engine.grants.insert((user, call))
+    engine.commit(KIND_GRANT, None)

@@ -1,0 +1,103 @@
+"""Argument rules of the calls: what is accepted, what it means, how a mistake is named.
+
+NULL is the same as left out everywhere. Times come in seconds and leave in µs.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+from typing import Any
+
+from drivers.base import KNOWN_PUT_OPTIONS
+from model.errors import ER_EXACT_MATCH, ER_KEY_PART_TYPE, QueueError, failure
+from model.task import INFINITY_S, NEVER_US
+
+LUA_TYPES = {str: "string", bytes: "string", bool: "boolean", dict: "table", list: "table"}
+
+
+def lua_type(value: Any) -> str:
+    return LUA_TYPES.get(type(value), "userdata")
+
+
+def seconds(name: str, value: Any) -> float | int:
+    """A number of seconds; anything else is the caller's mistake."""
+    if type(value) not in (int, float) or isnan(value):
+        raise failure(
+            f"attempt to compare {lua_type(value)} with number: {name} must be a number of seconds"
+        )
+    return value  # type: ignore[no-any-return]
+
+
+def timeout_us(value: Any) -> int:
+    """How long to wait, in µs: None = for ever (NEVER_US), below 0 = not at all."""
+    if value is None:
+        return NEVER_US
+    if value == 0 and type(value) is int:
+        return 0
+    value = seconds("timeout", value)
+    if value <= 0:
+        return 0
+    return NEVER_US if value >= INFINITY_S else int(value * 1_000_000)
+
+
+def delta_us(value: Any) -> int:
+    """How much more time a touch gives, in µs; 0 = nothing to do."""
+    if value is None:
+        return 0
+    value = seconds("increment", value)
+    if value <= 0:
+        return 0
+    return NEVER_US if not isfinite(value) or value > INFINITY_S else int(value * 1_000_000)
+
+
+def task_id(value: Any, parts: int) -> int:
+    """A task id; `parts` is the number of key parts the original looked it up by."""
+    if type(value) is int and 0 <= value <= NEVER_US:
+        return value
+    if value is None:
+        raise QueueError(
+            ER_EXACT_MATCH,
+            f"Invalid key part count in an exact match (expected {parts}, got {parts - 1})",
+        )
+    if type(value) is float and value.is_integer() and 0 <= value < 2**64:
+        return int(value)
+    raise QueueError(
+        ER_KEY_PART_TYPE,
+        f"Supplied key type of part {parts - 1} does not match index part type: expected unsigned",
+    )
+
+
+def kick_count(value: Any) -> int:
+    """How many buried tasks to kick: 1 unless said, below 1 = none."""
+    if value is None:
+        return 1
+    if type(value) is str:
+        try:
+            value = float(value)
+        except ValueError:
+            value = None
+    if type(value) not in (int, float) or isnan(value):
+        raise failure("'for' limit must be a number")
+    return int(max(0, min(value, NEVER_US)))
+
+
+def options(value: Any, what: str) -> dict[str, Any] | None:
+    """A map of options; absent, NULL and an empty array (one connector's empty map) are none."""
+    if value is None or value == [] or value == {}:
+        return None
+    if type(value) is not dict:
+        raise failure(f"Invalid options of {what}: expected a map, got {lua_type(value)}")
+    return value
+
+
+def put_options(value: Any) -> dict[str, Any] | None:
+    if type(value) is not dict or not value:
+        return options(value, "put")
+    for option in value:
+        if option not in KNOWN_PUT_OPTIONS:
+            raise failure(f"Unknown option {option}")
+    return value
+
+
+def release_options(value: Any) -> dict[str, Any] | None:
+    return put_options(options(value, "release"))

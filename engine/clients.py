@@ -1,0 +1,79 @@
+"""Who calls: a connection as the engine sees it, and what it waits for.
+
+The rim subclasses `Client` and turns outcomes into bytes; the engine never sees a socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.tube import Tube
+    from model.errors import QueueError
+    from spaces.space import Row
+
+
+class _Sentinel:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+#: The call was parked: its outcome comes through `Client.deliver`.
+PENDING = _Sentinel("PENDING")
+#: The call returned nothing: an empty result array.
+EMPTY = _Sentinel("EMPTY")
+#: The call returned an explicit nil.
+NIL = _Sentinel("NIL")
+
+
+class Client:
+    """One connection.
+
+    id: connection number; session: UUID of its queue session (16 bytes), None until it needs one.
+    waits: everything it waits for, cancelled when it goes.
+    """
+
+    __slots__ = ("id", "session", "user", "waits")
+
+    def __init__(self, client_id: int, user: str = "guest") -> None:
+        self.id = client_id
+        self.user = user
+        self.session: bytes | None = None
+        self.waits: dict[Waiter, None] = {}
+
+    def deliver(self, ticket: Any, outcome: Row | _Sentinel | QueueError) -> None:
+        """The outcome of a parked call: a task row, EMPTY, NIL or an error."""
+        raise NotImplementedError
+
+
+class Waiter:
+    """A parked call: a take that waits for a task, or a put that waits for room.
+
+    deadline: µs of the log's clock, None = for ever. token: the take asked for a fencing token.
+    data, opts: the task of a parked put.
+    """
+
+    __slots__ = ("client", "data", "deadline", "id", "opts", "ticket", "token", "tube")
+
+    def __init__(
+        self,
+        waiter_id: int,
+        client: Client,
+        ticket: Any,
+        tube: Tube,
+        deadline: int | None,
+        token: bool = False,
+    ) -> None:
+        self.id = waiter_id
+        self.client = client
+        self.ticket = ticket
+        self.tube = tube
+        self.deadline = deadline
+        self.token = token
+        self.data: bytes | None = None
+        self.opts: dict[str, Any] | None = None

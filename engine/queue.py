@@ -1,0 +1,413 @@
+"""The engine: tubes by name, the transaction at hand, timers, and what the rim must write.
+
+Everything that changes goes through `commit`, which turns the trail of one call into one record.
+The rim takes the records of a whole event-loop turn at once (`take_records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from drivers.base import METHODS, Driver
+from engine.clients import EMPTY, NIL, Client, Waiter
+from engine.sessions import TIMER_SESSION, Sessions
+from engine.system_spaces import (
+    CatalogueIndex,
+    config_space,
+    consumers_space,
+    grants_space,
+    queue_space,
+    session_ids_space,
+    taken_space,
+)
+from engine.tube import Callback, Tube
+from model.errors import failure
+from model.record import (
+    KIND_DELAY,
+    KIND_NOOP,
+    KIND_OTHER,
+    KIND_SESSION,
+    KIND_STARTUP,
+    KIND_TTL,
+    KIND_TTR,
+    TRUNCATE,
+    Record,
+)
+from model.task import NEVER_US
+from spaces.index import GroupIndex
+from spaces.space import IndexShape, Row, Space
+from spaces.store import Store
+
+#: Kind of a waiting call's entry among the timers.
+TIMER_WAIT = -1
+#: Deadlines handled in one tick, so that a flood of them does not hold up callers.
+TICK_MAX = 1000
+EVENT_KINDS = {"ttl": KIND_TTL, "ttr": KIND_TTR, "delay": KIND_DELAY}
+
+
+class Engine:
+    """One node's queue.
+
+    now: µs of the log's clock, set by the rim before each batch of calls; never runs backwards.
+    lsn: of the last record made. records: made since the rim last took them.
+    running: whether changing calls are served. woken: tubes whose waiters may be served.
+    """
+
+    def __init__(
+        self,
+        drivers: Mapping[str, type[Driver]],
+        new_uuid: Callable[[], bytes],
+        report: Callable[[str], None],
+    ) -> None:
+        """`new_uuid()` gives 16 random bytes of a v4 UUID; `report(text)` logs one line."""
+        self.drivers = dict(drivers)
+        self.report = report
+        self.now = 0
+        self.lsn = 0
+        self.records: list[Record] = []
+        self.running = False
+        self.woken: list[Tube] = []
+        self.last_delivery = 0
+        self.ttr_us = 0
+        self.ttr_s: float | int = 0
+        self.in_replicaset = False
+        self.tubes: dict[str, Tube] = {}
+        self.tube_of_space: dict[int, Tube] = {}
+        self.callbacks: dict[str, Callback] = {}
+        self.broken: dict[str, str] = {}
+        self.on_tubes_changed: Callable[[], None] = lambda: None
+        self.on_grants_changed: Callable[[], None] = lambda: None
+        self._waiter_id = 0
+        self.store = Store(self._build_space)
+        self.taken = self.store.add(taken_space())
+        self.catalogue = self.store.add(
+            queue_space(CatalogueIndex(self._tube_appears, self._tube_goes))
+        )
+        self.sessions = Sessions(self, new_uuid)
+        self.config = self.store.add(
+            config_space(CatalogueIndex(self._config_in, lambda _row: None))
+        )
+        self.grants = self.store.add(
+            grants_space(CatalogueIndex(self._grants_in, self._grants_in))
+        )
+        self.store.add(consumers_space())
+        self.store.add(session_ids_space())
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def commit(self, kind: int, session: bytes | None) -> None:
+        """What the call changed becomes one record; a call that logged nothing makes none."""
+        store = self.store
+        store.undo.clear()
+        if store.ops:
+            self.records.append((self.now, kind, session, store.ops))
+            store.ops = []
+            self.lsn += 1
+
+    def take_records(self) -> list[Record]:
+        records = self.records
+        self.records = []
+        return records
+
+    def noop(self) -> None:
+        """A record that changes nothing: proof that this node can write in its term."""
+        self.records.append((self.now, KIND_NOOP, None, []))
+        self.lsn += 1
+
+    # -- spaces and tubes, on whichever road they come -------------------------------------------
+
+    def _build_space(
+        self, space_id: int, name: str, driver: str, opts: dict[str, Any], temporary: bool
+    ) -> Space:
+        """The factory of the store. A type nobody knows keeps its rows and serves no calls."""
+        kind = self.drivers.get(driver)
+        if kind is not None:
+            try:
+                return kind.create_space(space_id, name, opts, temporary)
+            except Exception as error:
+                self.broken[name] = f"create_space failed: {type(error).__name__}: {error}"
+                self.report(f"tube {name}: driver {driver}: {self.broken[name]}")
+        return Space(
+            space_id,
+            name,
+            (("task_id", "unsigned"), ("status", "string")),
+            shapes=(IndexShape("task_id", [(0, "unsigned")]),),
+            temporary=temporary,
+        )
+
+    def _tube_appears(self, row: Row) -> None:
+        name = row[0]
+        space = self.store.by_name.get(name)
+        kind = self.drivers.get(row[3])
+        if space is None or kind is None or name in self.broken:
+            self.broken.setdefault(name, f"unknown tube type {row[3]}")
+            return
+        try:
+            driver = kind.new(space, row[4])
+        except Exception as error:
+            self.broken[name] = f"new failed: {type(error).__name__}: {error}"
+            self.report(f"tube {name}: driver {row[3]}: {self.broken[name]}")
+            return
+        tube = Tube(self, row, space, driver)
+        tube.callback = self.callbacks.get(name)
+        self.tubes[name] = tube
+        self.tube_of_space[space.id] = tube
+        self.on_tubes_changed()
+
+    def _tube_goes(self, row: Row) -> None:
+        self.broken.pop(row[0], None)
+        tube = self.tubes.pop(row[0], None)
+        if tube is not None:
+            self.tube_of_space.pop(tube.space.id, None)
+            self.on_tubes_changed()
+
+    def tube(self, name: str) -> Tube | None:
+        return self.tubes.get(name)
+
+    def tube_by_id(self, tube_id: int) -> Tube | None:
+        for tube in self.tubes.values():
+            if tube.id == tube_id:
+                return tube
+        return None
+
+    def _config_in(self, row: Row) -> None:
+        if row[0] == "in_replicaset":
+            self.in_replicaset = row[1]
+            self.taken.temporary = self.sessions.space.temporary = not row[1]
+        elif row[0] == "ttr":
+            self.ttr_s = row[1]
+            self.ttr_us = int(row[1] * 1_000_000)
+
+    def _grants_in(self, _row: Row) -> None:
+        self.on_grants_changed()
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def configure(self, ttr: float | int | None, in_replicaset: bool | None) -> None:
+        """`queue.cfg`, already validated: None keeps what is. One transaction, all or nothing."""
+        rows = self.config.rows
+        if in_replicaset is not None and in_replicaset != self.in_replicaset:
+            if in_replicaset:
+                temporary = sorted(t.name for t in self.tubes.values() if t.space.temporary)
+                if temporary:
+                    names = ", ".join(temporary)
+                    self.report(
+                        "Queue: cannot set `in_replicaset = true`: "
+                        f"temporary tube(s) exists: {names}"
+                    )
+                    in_replicaset = False
+            if in_replicaset != self.in_replicaset:
+                self._convert(in_replicaset)
+        if ttr is not None and ("ttr" not in rows or rows["ttr"][1] != ttr):
+            self._set_config("ttr", ttr)
+        self.commit(KIND_SESSION, None)
+
+    def _set_config(self, name: str, value: Any) -> None:
+        if name in self.config.rows:
+            self.config.set(name, 1, value)
+        else:
+            self.config.insert((name, value))
+
+    def _convert(self, logged: bool) -> None:
+        """Ownership and sessions begin, or cease, to be logged; their rows stay as they are."""
+        spaces = (self.taken, self.sessions.space)
+        if logged:
+            self._set_config("in_replicaset", True)
+            for space in spaces:
+                for row in space.rows.values():
+                    self.store.ops.append((1, space.id, row))
+        else:
+            for space in spaces:
+                self.store.ops.append((TRUNCATE, space.id))
+            self._set_config("in_replicaset", False)
+
+    # -- ownership -------------------------------------------------------------------------------
+
+    def _owned(self) -> dict[Any, dict[Any, None]]:
+        index = self.taken.indexes[0]
+        assert isinstance(index, GroupIndex)
+        return index.groups
+
+    def owns_tasks(self, session: bytes) -> bool:
+        return session in self._owned()
+
+    def release_tasks_of(self, session: bytes) -> None:
+        """Give back everything a session holds; one broken task does not keep the others."""
+        released: list[tuple[Tube, Row]] = []
+        by_id = {tube.id: tube for tube in self.tubes.values()}
+        for tube_id, task_id in sorted(self._owned().get(session, ())):
+            tube = by_id.get(tube_id)
+            if tube is None or task_id not in tube.space.rows:
+                self.taken.delete((tube_id, task_id))
+                self.report(f"Inconsistent queue state: task {task_id} of tube {tube_id} not found")
+                continue
+            mark = len(self.store.ops), len(self.store.undo)
+            try:
+                released.append((tube, tube._give_back(task_id, None)))
+            except Exception as error:
+                self._undo_to(*mark)
+                self.report(
+                    f"tube {tube.name}: release of task {task_id} failed: "
+                    f"{type(error).__name__}: {error}"
+                )
+        self.commit(KIND_SESSION, session)
+        for tube, row in released:
+            tube.readied(row, "release")
+
+    def _undo_to(self, ops: int, undo: int) -> None:
+        store = self.store
+        while len(store.undo) > undo:
+            space, key, old = store.undo.pop()
+            space.restore(key, old)
+        del store.ops[ops:]
+
+    # -- start and stop of serving ---------------------------------------------------------------
+
+    def start(self) -> int:
+        """Begin to serve: release what nobody may still claim, start drivers. Tasks released.
+
+        One transaction; ownership whose session is a shared session within `ttr` stays.
+        """
+        if not self.ttr_us or not self.in_replicaset:
+            self.sessions.restart(0)
+        else:
+            self.sessions.restart(self.ttr_us)
+        released = 0
+        live = self.sessions.space.rows
+        for tube in self.tubes.values():
+            for row in list(tube.driver.tasks_by_state("t")):
+                owner = self.taken.rows.get((tube.id, row[0]))
+                if owner is None or owner[3] not in live:
+                    tube._give_back(row[0], None)
+                    released += 1
+        ids = {tube.id: tube for tube in self.tubes.values()}
+        for key in list(self.taken.rows):
+            tube_of = ids.get(key[0])
+            if tube_of is None or (row := tube_of.space.rows.get(key[1])) is None or row[1] != "t":
+                self.taken.delete(key)
+        self.commit(KIND_STARTUP, None)
+        for tube in self.tubes.values():
+            try:
+                tube.driver.start(self.now)
+            except Exception as error:
+                self.report(f"tube {tube.name}: start failed: {type(error).__name__}: {error}")
+        self.running = True
+        return released
+
+    def stop(self) -> None:
+        """Stop serving: drivers stop, nothing is ticked any more."""
+        self.running = False
+        for tube in self.tubes.values():
+            try:
+                tube.driver.stop()
+            except Exception as error:
+                self.report(f"tube {tube.name}: stop failed: {type(error).__name__}: {error}")
+
+    def wake_all(self, outcome: Any = EMPTY) -> None:
+        """Answer everybody who waits: at shutdown with EMPTY, at a role change with an error."""
+        for tube in self.tubes.values():
+            for waiters in (tube.waiters, tube.blocked):
+                while waiters:
+                    waiter = self.unpark(waiters.popitem(last=False)[1])
+                    waiter.client.deliver(waiter.ticket, outcome)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def park(self, client: Client, ticket: Any, tube: Tube, wait_us: int, token: bool) -> Waiter:
+        """A call begins to wait, `wait_us` at most (NEVER_US = for ever)."""
+        self._waiter_id += 1
+        deadline = None if wait_us >= NEVER_US else self.now + wait_us
+        waiter = Waiter(self._waiter_id, client, ticket, tube, deadline, token)
+        client.waits[waiter] = None
+        if deadline is not None:
+            self.store.timers.add((deadline, TIMER_WAIT, waiter.id, waiter))
+        return waiter
+
+    def unpark(self, waiter: Waiter) -> Waiter:
+        """A call no longer waits; its tube has already forgotten it."""
+        waiter.client.waits.pop(waiter, None)
+        if waiter.deadline is not None:
+            self.store.timers.discard((waiter.deadline, TIMER_WAIT, waiter.id, waiter))
+        return waiter
+
+    def wake(self) -> None:
+        """Serve the tubes that were woken; called after every call, its reply already made."""
+        while self.woken:
+            tube = self.woken.pop()
+            try:
+                tube.serve()
+            except Exception as error:
+                self.store.rollback()
+                self.report(f"tube {tube.name}: {type(error).__name__}: {error}")
+
+    def disconnect(self, client: Client) -> None:
+        """A connection is gone: its waiting calls are cancelled before anything else happens."""
+        for waiter in list(client.waits):
+            waiter.tube.cancel(waiter)
+            self.unpark(waiter)
+        self.sessions.leave(client)
+        self.wake()
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def next_due(self) -> int | None:
+        """µs of the next moment `tick` has something to do, None for never."""
+        timers = self.store.timers
+        return timers[0][0] if timers else None
+
+    def tick(self) -> None:
+        """Do what is due at `now`, at most TICK_MAX deadlines."""
+        timers = self.store.timers
+        now = self.now
+        for _ in range(TICK_MAX):
+            if not timers or timers[0][0] > now:
+                break
+            entry = timers[0]
+            kind = entry[1]
+            if kind == TIMER_WAIT:
+                waiter: Waiter = entry[3]
+                tube = waiter.tube
+                blocked = waiter.id in tube.blocked
+                tube.cancel(waiter)
+                self.unpark(waiter)
+                waiter.client.deliver(waiter.ticket, NIL if blocked else EMPTY)
+            elif kind == TIMER_SESSION:
+                self.sessions.expire(entry[2])
+            else:
+                self._expire_task(entry)
+        self.wake()
+
+    def _expire_task(self, entry: tuple[Any, ...]) -> None:
+        tube = self.tube_of_space.get(entry[1])
+        try:
+            if tube is None:
+                raise failure("no tube serves this space")
+            tube.expire(entry[2])
+            if self.store.timers and self.store.timers[0] == entry:
+                raise failure("the deadline was not handled")
+        except Exception as error:
+            # A deadline that cannot be handled must not be due for ever.
+            self.store.rollback()
+            self.store.timers.discard(entry)
+            self.report(
+                f"deadline of task {entry[2]} in space {entry[1]} dropped: "
+                f"{type(error).__name__}: {error}"
+            )
+
+    def event_kind(self, event: str) -> int:
+        return EVENT_KINDS.get(event, KIND_OTHER)
+
+
+def check_driver(name: str, driver: Any) -> None:
+    """Raise unless a custom driver has every method of the contract."""
+    for method in ("create_space", "new"):
+        if not callable(getattr(driver, method, None)):
+            raise failure('tube control methods must contain functions "create_space" and "new"')
+    for method in METHODS:
+        found = getattr(driver, method, None)
+        if not callable(found) or getattr(found, "__isabstractmethod__", False):
+            raise failure(
+                f'The "{name}" driver does not have an implementation of method "{method}".'
+            )
+

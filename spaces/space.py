@@ -1,0 +1,205 @@
+"""A space: rows by primary key, their indexes, and the trail a transaction leaves.
+
+Every change lands in memory at once, in the store's list of ops (what will be logged) and in its
+undo list (what a failed call takes back). Who may change what is decided above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from model.record import DELETE, INSERT, SET, TRUNCATE
+
+if TYPE_CHECKING:
+    from spaces.index import Index
+    from spaces.store import Store
+
+Row = tuple[Any, ...]
+
+
+class IndexShape:
+    """How connectors see an index: name, kind, and (field, type) parts, fields from 0."""
+
+    __slots__ = ("name", "parts", "type", "unique")
+
+    def __init__(
+        self, name: str, parts: Sequence[tuple[int, str]], unique: bool = True, kind: str = "tree"
+    ) -> None:
+        self.name = name
+        self.parts = tuple(parts)
+        self.unique = unique
+        self.type = kind
+
+
+class Space:
+    """A table of tuples.
+
+    id: number, unique for ever in one cluster; name: what SELECT finds it by.
+    format: (field name, type) pairs; raw: the field that holds raw MessagePack, if any.
+    key: number of the primary key's field, or a function from row to key for composite ones.
+    temporary: neither logged nor shipped.
+    """
+
+    __slots__ = (
+        "driver",
+        "format",
+        "id",
+        "indexes",
+        "key_of",
+        "name",
+        "next_id",
+        "opts",
+        "raw",
+        "rows",
+        "shapes",
+        "store",
+        "temporary",
+    )
+
+    def __init__(
+        self,
+        space_id: int,
+        name: str,
+        fields: Sequence[tuple[str, str]],
+        *,
+        indexes: Iterable[Index] = (),
+        shapes: Sequence[IndexShape] = (),
+        temporary: bool = False,
+        raw: int | None = None,
+        key_of: Callable[[Row], Any] | None = None,
+    ) -> None:
+        self.id = space_id
+        self.name = name
+        self.format = tuple(fields)
+        self.indexes = tuple(indexes)
+        self.shapes = tuple(shapes)
+        self.temporary = temporary
+        self.raw = raw
+        self.key_of = key_of
+        self.rows: dict[Any, Row] = {}
+        #: One above the largest id this space has ever held (integer primary keys only).
+        self.next_id = 0
+        self.store: Store | None = None
+        self.driver = ""
+        self.opts: dict[str, Any] = {}
+
+    def attach(self, store: Store) -> None:
+        self.store = store
+        for index in self.indexes:
+            index.attach(self)
+
+    # -- changes made by the engine and the drivers, inside a transaction ------------------------
+
+    def insert(self, row: Row) -> None:
+        """Add a row whose key must be free."""
+        key_of = self.key_of
+        key = row[0] if key_of is None else key_of(row)
+        rows = self.rows
+        assert key not in rows, f"space {self.name}: key {key!r} is taken"
+        rows[key] = row
+        if key_of is None and type(key) is int and key >= self.next_id:
+            self.next_id = key + 1
+        for index in self.indexes:
+            index.added(row)
+        store = self.store
+        store.undo.append((self, key, None))  # type: ignore[union-attr]
+        if not self.temporary:
+            store.ops.append((INSERT, self.id, row))  # type: ignore[union-attr]
+
+    def update(self, key: Any, old: Row, new: Row, op: tuple[Any, ...]) -> None:
+        """Replace `old` by `new`; `op` is the SET that says the same (see `set_op`)."""
+        self.rows[key] = new
+        for index in self.indexes:
+            index.changed(old, new)
+        store = self.store
+        store.undo.append((self, key, old))  # type: ignore[union-attr]
+        if not self.temporary:
+            store.ops.append(op)  # type: ignore[union-attr]
+
+    def set(self, key: Any, *pairs: Any) -> Row:
+        """Set fields of a row: `set(key, field, value, field, value, ...)`. Returns the new row."""
+        old = self.rows[key]
+        fields = list(old)
+        for at in range(0, len(pairs), 2):
+            fields[pairs[at]] = pairs[at + 1]
+        new = tuple(fields)
+        self.update(key, old, new, (SET, self.id, key, *pairs))
+        return new
+
+    def delete(self, key: Any) -> Row:
+        """Remove and return a row that must exist."""
+        old = self.rows.pop(key)
+        for index in self.indexes:
+            index.removed(old)
+        store = self.store
+        store.undo.append((self, key, old))  # type: ignore[union-attr]
+        if not self.temporary:
+            store.ops.append((DELETE, self.id, key))  # type: ignore[union-attr]
+        return old
+
+    def truncate(self) -> None:
+        """Remove every row and start ids at 0 again. Cannot be taken back by a later failure."""
+        self.clear()
+        if not self.temporary:
+            self.store.ops.append((TRUNCATE, self.id))  # type: ignore[union-attr]
+
+    # -- changes that arrive from a log, a snapshot or an undo list ------------------------------
+
+    def put(self, row: Row) -> None:
+        """Insert or replace, leaving no trail."""
+        key_of = self.key_of
+        key = row[0] if key_of is None else key_of(row)
+        old = self.rows.get(key)
+        self.rows[key] = row
+        if key_of is None and type(key) is int and key >= self.next_id:
+            self.next_id = key + 1
+        if old is None:
+            for index in self.indexes:
+                index.added(row)
+        else:
+            for index in self.indexes:
+                index.changed(old, row)
+
+    def discard(self, key: Any) -> bool:
+        """Remove a row if it is there, leaving no trail; tells whether it was."""
+        old = self.rows.pop(key, None)
+        if old is None:
+            return False
+        for index in self.indexes:
+            index.removed(old)
+        return True
+
+    def assign(self, key: Any, pairs: Sequence[Any]) -> bool:
+        """Set fields of a row if it is there, leaving no trail; tells whether it was."""
+        old = self.rows.get(key)
+        if old is None:
+            return False
+        fields = list(old)
+        for at in range(0, len(pairs), 2):
+            fields[pairs[at]] = pairs[at + 1]
+        new = tuple(fields)
+        self.rows[key] = new
+        for index in self.indexes:
+            index.changed(old, new)
+        return True
+
+    def restore(self, key: Any, old: Row | None) -> None:
+        """Undo one change: the row was `old` (None: absent)."""
+        if old is None:
+            self.discard(key)
+        else:
+            self.put(old)
+
+    def clear(self) -> None:
+        self.rows.clear()
+        self.next_id = 0
+        for index in self.indexes:
+            index.cleared()
+
+    def check(self) -> None:
+        """Assert rows and indexes agree (O(n), for tests and verify mode)."""
+        for key, row in self.rows.items():
+            assert key == (row[0] if self.key_of is None else self.key_of(row))
+        for index in self.indexes:
+            index.check()

@@ -1,0 +1,179 @@
+"""All spaces of a node, their transaction trail, and the way records come back in.
+
+`apply` is the one road from a record to memory: recovery, replicas and snapshots all take it.
+Nothing here writes, ships or decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from model.record import (
+    CREATE,
+    DELETE,
+    DROP,
+    FLAG_TEMPORARY,
+    INSERT,
+    MARK,
+    SET,
+    TERM,
+    TRUNCATE,
+    Op,
+)
+from spaces.space import Row, Space
+
+SPACE_ID_FIRST = 1024
+#: Timers of spaces carry the space's id; smaller numbers are the engine's own timers.
+Factory = Callable[[int, str, str, dict[str, Any], bool], Space]
+
+
+class ApplyError(Exception):
+    """A record does not fit the state it should apply to: the log and memory disagree."""
+
+
+def _key(value: Any) -> Any:
+    return tuple(value) if type(value) is list else value
+
+
+class Store:
+    """Spaces by id and name.
+
+    timers: (due µs, space id or engine timer kind, key), one sorted structure for the whole node.
+    ops / undo: the trail of the transaction at hand.
+    lineage: (number, id, parent, start_lsn, node, solo) of every term, oldest first.
+    """
+
+    def __init__(self, factory: Factory) -> None:
+        """`factory(space_id, name, driver, opts, temporary)` builds a created space."""
+        self.factory = factory
+        self.spaces: dict[int, Space] = {}
+        self.by_name: dict[str, Space] = {}
+        self.timers: SortedList = SortedList()
+        self.ops: list[Op] = []
+        self.undo: list[tuple[Space, Any, Row | None]] = []
+        self.next_space_id = SPACE_ID_FIRST
+        self.lineage: list[tuple[Any, ...]] = []
+
+    def add(self, space: Space) -> Space:
+        """Register a space that exists on every node from the start (system spaces)."""
+        assert space.id not in self.spaces
+        assert space.name not in self.by_name
+        self.spaces[space.id] = space
+        self.by_name[space.name] = space
+        space.attach(self)
+        return space
+
+    def create(self, name: str, driver: str, opts: dict[str, Any], temporary: bool) -> Space:
+        """Create a space inside the transaction. Temporary ones are created here and nowhere else."""
+        space = self._build(self.next_space_id, name, driver, opts, temporary)
+        flags = FLAG_TEMPORARY if temporary else 0
+        self.ops.append((CREATE, space.id, name, driver, opts, flags))
+        return space
+
+    def drop(self, space: Space) -> None:
+        self.forget(space)
+        self.ops.append((DROP, space.id))
+
+    def _build(
+        self, space_id: int, name: str, driver: str, opts: dict[str, Any], temporary: bool
+    ) -> Space:
+        space = self.factory(space_id, name, driver, opts, temporary)
+        space.driver = driver
+        space.opts = opts
+        self.next_space_id = max(self.next_space_id, space_id + 1)
+        return self.add(space)
+
+    def forget(self, space: Space) -> None:
+        """Remove a space from memory, leaving no trail."""
+        space.clear()
+        del self.spaces[space.id]
+        del self.by_name[space.name]
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def rollback(self) -> None:
+        """Take back every row change since the last commit, newest first."""
+        for space, key, old in reversed(self.undo):
+            space.restore(key, old)
+        self.undo.clear()
+        self.ops = []
+
+    # -- records coming in -----------------------------------------------------------------------
+
+    def apply(self, ops: list[Op], lenient: bool = False) -> None:
+        """Apply one record's ops. `lenient`: rows may be missing (inside a fuzzy snapshot).
+
+        Raises `ApplyError` when a strict op does not fit.
+        """
+        spaces = self.spaces
+        for op in ops:
+            code = op[0]
+            if code == TERM:
+                self.lineage.append((*op[1:],))
+                continue
+            if code == CREATE:
+                if op[1] not in spaces:
+                    self._build(op[1], op[2], op[3], op[4], bool(op[5] & FLAG_TEMPORARY))
+                elif not lenient:
+                    raise ApplyError(f"space {op[1]} ({op[2]}) is there already")
+                continue
+            space = spaces.get(op[1])
+            if space is None:
+                if lenient:
+                    continue
+                raise ApplyError(f"space {op[1]} is unknown")
+            if code == INSERT:
+                space.put(tuple(op[2]))
+            elif code == SET:
+                if not space.assign(_key(op[2]), op[3:]) and not lenient:
+                    raise ApplyError(f"space {space.name}: no row {op[2]!r} to set fields of")
+            elif code == DELETE:
+                if not space.discard(_key(op[2])) and not lenient:
+                    raise ApplyError(f"space {space.name}: no row {op[2]!r} to delete")
+            elif code == TRUNCATE:
+                space.clear()
+            elif code == DROP:
+                self.forget(space)
+            elif code == MARK:
+                space.next_id = max(space.next_id, op[2])
+            else:
+                raise ApplyError(f"unknown op code {code!r}")
+
+    # -- what a snapshot holds -------------------------------------------------------------------
+
+    def catalogue(self) -> list[Op]:
+        """Ops that recreate lineage, spaces and their id high-water marks."""
+        ops: list[Op] = [(TERM, *term) for term in self.lineage]
+        for space in self.spaces.values():
+            if space.id >= SPACE_ID_FIRST:
+                flags = FLAG_TEMPORARY if space.temporary else 0
+                ops.append((CREATE, space.id, space.name, space.driver, space.opts, flags))
+            if space.next_id and not space.temporary:
+                ops.append((MARK, space.id, space.next_id))
+        return ops
+
+    def rows_for_snapshot(self, chunk: int) -> Iterator[tuple[int, list[Row]]]:
+        """(space id, up to `chunk` rows), over several event-loop turns while rows change.
+
+        Only the list of keys of one space is copied at a time; rows that come, change or go in
+        between are covered by the log frames written into the same snapshot.
+        """
+        for space_id in list(self.spaces):
+            space = self.spaces.get(space_id)
+            if space is None or space.temporary:
+                continue
+            rows = space.rows
+            keys = list(rows)
+            for at in range(0, len(keys), chunk):
+                part = [row for key in keys[at : at + chunk] if (row := rows.get(key)) is not None]
+                if part:
+                    yield space_id, part
+                if self.spaces.get(space_id) is not space:
+                    break
+
+    def check(self) -> None:
+        for space in self.spaces.values():
+            space.check()
