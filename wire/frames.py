@@ -1,0 +1,204 @@
+"""Bytes of a connection into requests: framing, and a short way for calls as connectors send them.
+
+Arguments of a call stay raw MessagePack; `arguments.py` takes them apart. No sockets, no deadlines.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from model.errors import QueueError
+from wire.arguments import malformed
+from wire.packets import Request, read_packet
+
+__all__ = ["Request", "RequestDecoder"]
+
+# Lead byte of the length, length, first four bytes of the header, the byte after them and four
+# more: a sync of any width up to 32 bits is then at hand without another look into the buffer.
+_HEAD = Struct(">BIIBI").unpack_from
+# A CALL with a one-byte name, sync and no arguments: less than this is no call we know.
+_SHORT_BYTES_MIN = 11
+
+# The body of a call up to the first byte of its arguments (`82 22 <name> 21 9x`) -> the name.
+# A look-up then checks five bytes and the name at once, and equal names are one object. Bodies
+# repeat for ever, names are few: when a client invents names the tables start anew.
+_CALLS: dict[bytes, bytes] = {}
+_EVALS: dict[bytes, bytes] = {}
+_CACHED_MAX = 4096
+
+# `82 00 <type> 01 <sync>`: asynctnt, go-tarantool, PHP, Node.
+_HEADS = {0x82000A01: (0x0A, _CALLS), 0x82000601: (0x06, _CALLS), 0x82000801: (0x08, _EVALS)}
+# tarantool-python: type, sync 0, schema version 0.
+_PYTHON = {
+    b"\x83\x00\x0a\x01\x00\x05\x00": 0x0A,
+    b"\x83\x00\x06\x01\x00\x05\x00": 0x06,
+    b"\x83\x00\x08\x01\x00\x05\x00": 0x08,
+}
+_TYPES_BEFORE_SYNC = {b"\x00\x0a\x01": 0x0A, b"\x00\x06\x01": 0x06, b"\x00\x08\x01": 0x08}
+_TYPES_AFTER_SYNC = {b"\x00\x0a": 0x0A, b"\x00\x06": 0x06, b"\x00\x08": 0x08}
+_WIDTHS = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
+
+
+class RequestDecoder:
+    """Cuts the byte stream of one connection into requests.
+
+    `feed(data)` returns the requests completed by `data`, each a tuple `(sync, type, a, b)`:
+
+    * CALL, CALL_16, EVAL: a = function name or expression (bytes), b = the argument array as raw
+      MessagePack, `b"\\x90"` if absent. On the short way only its first byte is looked at; who
+      takes it apart finds anything else wrong with it (`wire.arguments`, QueueError 20).
+    * any other type: a = body as dict with int keys, b = None.
+    * a packet that is well framed and otherwise unreadable: `(sync or 0, -1, QueueError, None)`.
+
+    Once framing is lost `lost` holds the error to answer with sync 0 before closing, and every
+    later `feed` returns nothing. `pending` counts the bytes held of an incomplete packet.
+    """
+
+    __slots__ = ("_held", "_needed", "frame_bytes_max", "lost")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        assert frame_bytes_max > 0
+        self.frame_bytes_max = frame_bytes_max
+        self.lost: QueueError | None = None
+        self._held = bytearray()
+        # How many bytes have to be there before the held packet can tell anything new.
+        self._needed = 1
+
+    @property
+    def pending(self) -> int:
+        return len(self._held)
+
+    def feed(self, data: bytes) -> list[Request]:
+        """The requests that `data` completes, in order of arrival. Never raises."""
+        requests: list[Request] = []
+        if self._held:
+            self._held += data
+            if len(self._held) < self._needed:
+                return requests
+            data = bytes(self._held)
+            self._held = bytearray()
+        if self.lost is not None:
+            return requests
+        done = self._cut(data, requests)
+        if done < len(data) and self.lost is None:
+            self._held += data[done:] if done else data
+        return requests
+
+    def _cut(self, data: bytes, requests: list[Request]) -> int:
+        """Append the complete packets of `data`; return where the rest of it starts."""
+        pos = 0
+        size = len(data)
+        # Beyond this a short call cannot be looked at without reading past the end.
+        last = size - _SHORT_BYTES_MIN - 6
+        limit = self.frame_bytes_max
+        heads = _HEADS
+        append = requests.append
+        while pos < size:
+            if pos <= last:
+                lead, length, head, mark, sync = _HEAD(data, pos)
+                end = pos + 5 + length
+                if (
+                    lead == 0xCE
+                    and _SHORT_BYTES_MIN < length <= limit
+                    and end <= size
+                    and head in heads
+                ):
+                    if mark == 0xCE:
+                        at = pos + 14
+                    elif mark < 0x80:
+                        sync = mark
+                        at = pos + 10
+                    elif mark == 0xCD:
+                        sync >>= 16
+                        at = pos + 12
+                    else:
+                        # The one byte of `cc`; after any other marker the look-up fails.
+                        sync >>= 24
+                        at = pos + 11 if mark == 0xCC else pos
+                    rtype, names = heads[head]
+                    args_at = at + data[at + 2] - 0x9C
+                    name = names.get(data[at : args_at + 1])
+                    if name is not None and args_at < end:
+                        append((sync, rtype, name, data[args_at:end]))
+                        pos = end
+                        continue
+            found = self._next(data, pos, size, requests)
+            if found == pos:
+                return pos
+            pos = found
+        return pos
+
+    def _next(self, data: bytes, pos: int, size: int, requests: list[Request]) -> int:
+        """Read the packet at `pos` the longer way; return its end, `pos` if it is incomplete."""
+        lead = data[pos]
+        width = 1 if 0 < lead < 0x80 else _WIDTHS.get(lead, 0)
+        if not width:
+            self.lost = malformed("packet length")
+            return pos
+        start = pos + width
+        if start > size:
+            self._needed = width
+            return pos
+        length = lead if width == 1 else int.from_bytes(data[pos + 1 : start], "big")
+        if not 0 < length <= self.frame_bytes_max:
+            self.lost = malformed(f"packet length {length}, at most {self.frame_bytes_max}")
+            return pos
+        end = start + length
+        if end > size:
+            self._needed = end - pos
+            return pos
+        packet = data[start:end]
+        requests.append(_read_known(packet) or read_packet(packet))
+        return end
+
+
+def _read_known(packet: bytes) -> Request | None:
+    """A call with a header as some connector writes it; None for everything else."""
+    python = _PYTHON.get(packet[:7])
+    if python is not None:
+        return _read_tail(packet, 7, 0, python)
+    if len(packet) < _SHORT_BYTES_MIN or packet[0] != 0x82:
+        return None
+    first = packet[1]
+    # net.box writes the sync first, then the type; the others the type, then the sync.
+    sync_at = 2 if first == 0x01 else 4
+    mark = packet[sync_at]
+    width = 1 if mark < 0x80 else _WIDTHS.get(mark, 0)
+    end = sync_at + width
+    sync = mark if width == 1 else int.from_bytes(packet[sync_at + 1 : end], "big")
+    if first == 0x01:
+        rtype = _TYPES_AFTER_SYNC.get(packet[end : end + 2], 0)
+        end += 2
+    else:
+        rtype = _TYPES_BEFORE_SYNC.get(packet[1:4], 0)
+    return _read_tail(packet, end, sync, rtype) if rtype and width else None
+
+
+def _read_tail(packet: bytes, at: int, sync: int, rtype: int) -> Request | None:
+    """The body `82 <22 or 27> <text> 21 <array>` from `at` on, text of at most 255 bytes."""
+    names = _EVALS if rtype == 0x08 else _CALLS
+    if at + 5 > len(packet) or packet[at] != 0x82:
+        return None
+    mark = packet[at + 2]
+    if mark == 0xD9:
+        text_at = at + 4
+        args_at = text_at + packet[at + 3] + 1
+    elif 0xA0 <= mark < 0xC0:
+        text_at = at + 3
+        args_at = text_at + mark - 0x9F
+    else:
+        return None
+    prefix = packet[at : args_at + 1]
+    text = names.get(prefix)
+    if text is None:
+        if (
+            args_at >= len(packet)
+            or packet[at + 1] != (0x27 if rtype == 0x08 else 0x22)
+            or packet[args_at - 1] != 0x21
+            or not (packet[args_at] & 0xF0 == 0x90 or packet[args_at] in (0xDC, 0xDD))
+        ):
+            return None
+        if len(names) >= _CACHED_MAX:
+            names.clear()
+        text = names[prefix] = packet[text_at : args_at - 1]
+    return sync, rtype, text, packet[args_at:]
