@@ -110,7 +110,8 @@ def split_put(args: bytes) -> tuple[bytes | None, Any]:
             if count == 0x92:
                 if args[end] in _NO_OPTIONS and end == len(args) - 1:
                     return args[1:end], None
-            elif end == len(args):
+                return args[1:end], _options(args[end:])
+            if end == len(args):
                 return args[1:], None
         except IndexError:
             pass
@@ -118,28 +119,31 @@ def split_put(args: bytes) -> tuple[bytes | None, Any]:
 
 
 def _split_put(args: bytes) -> tuple[bytes | None, Any]:
-    """Any other form: containers, long strings, real options, malformed bytes."""
-    reader = _skimmer.take(len(args))
+    """Any other form: containers, long strings, more arguments, malformed bytes."""
+    size = len(args)
+    reader = _skimmer.take(size)
     try:
         base = reader.tell()
         reader.feed(args)
-        left = reader.read_array_header()
-        marks = [reader.tell() - base]
-        while left:
+        count = reader.read_array_header()
+        start = middle = end = reader.tell() - base
+        if count:
             reader.skip()
-            left -= 1
-            if len(marks) < 3:
-                marks.append(reader.tell() - base)
-        complete = reader.tell() - base == len(args)
+            middle = end = reader.tell() - base
+        if count > 1:
+            reader.skip()
+            end = reader.tell() - base
+        for _ in range(count - 2):
+            reader.skip()
+        complete = reader.tell() - base == size
     except UNREADABLE:
         complete = False
     if not complete:
         _skimmer.replace()
         raise malformed("arguments of put")
-    if len(marks) == 1:
+    if not count:
         return None, None
-    payload = args[marks[0] : marks[1]]
-    return payload, _options(args[marks[1] : marks[2]]) if len(marks) > 2 else None
+    return args[start:middle], _options(args[middle:end]) if end > middle else None
 
 
 def _options(raw: bytes) -> Any:
@@ -279,6 +283,8 @@ def check_nesting(raw: bytes, depth_max: int) -> None:
     itself can skip over (1024) mean that number. Bytes with few container markers in them, which
     is nearly all, are passed without a closer look, malformed or not.
     """
+    if len(raw) <= depth_max:
+        return
     if len(raw) - len(raw.translate(None, _CONTAINER_MARKERS)) <= depth_max:
         return
     # Arrays around the value use up the library's own limit until `depth_max` is left of it.

@@ -9,6 +9,7 @@ from struct import Struct
 
 from model.errors import QueueError
 from wire.arguments import malformed
+from wire.constants import CALL, CALL_16, EVAL, PING
 from wire.packets import Request, read_packet
 
 __all__ = ["Request", "RequestDecoder"]
@@ -16,8 +17,13 @@ __all__ = ["Request", "RequestDecoder"]
 # Lead byte of the length, length, first four bytes of the header, the byte after them and four
 # more: a sync of any width up to 32 bits is then at hand without another look into the buffer.
 _HEAD = Struct(">BIIBI").unpack_from
+# The same with the sync first: length, `82 01`, first byte of the sync, four bytes, two more.
+_HEAD_SYNC = Struct(">BIHBIH").unpack_from
 # A CALL with a one-byte name, sync and no arguments: less than this is no call we know.
 _SHORT_BYTES_MIN = 11
+# How far a look at the header and the start of the body may reach: nearer to the end of what was
+# read than this, packets take the longer way.
+_LOOK_BYTES = 18
 
 # The body of a call up to the first byte of its arguments (`82 22 <name> 21 9x`) -> the name.
 # A look-up then checks five bytes and the name at once, and equal names are one object. Bodies
@@ -26,16 +32,19 @@ _CALLS: dict[bytes, bytes] = {}
 _EVALS: dict[bytes, bytes] = {}
 _CACHED_MAX = 4096
 
+_NAMES = {0x0A: _CALLS, 0x06: _CALLS, 0x08: _EVALS}
 # `82 00 <type> 01 <sync>`: asynctnt, go-tarantool, PHP, Node.
 _HEADS = {0x82000A01: (0x0A, _CALLS), 0x82000601: (0x06, _CALLS), 0x82000801: (0x08, _EVALS)}
-# tarantool-python: type, sync 0, schema version 0.
+# tarantool-python: type, sync 0, schema version 0; its lengths are as short as they can be.
+_PYTHON_BYTES_MIN = 14
 _PYTHON = {
     b"\x83\x00\x0a\x01\x00\x05\x00": 0x0A,
     b"\x83\x00\x06\x01\x00\x05\x00": 0x06,
     b"\x83\x00\x08\x01\x00\x05\x00": 0x08,
 }
-_TYPES_BEFORE_SYNC = {b"\x00\x0a\x01": 0x0A, b"\x00\x06\x01": 0x06, b"\x00\x08\x01": 0x08}
-_TYPES_AFTER_SYNC = {b"\x00\x0a": 0x0A, b"\x00\x06": 0x06, b"\x00\x08": 0x08}
+# Type keys and types of the requests that have a short way.
+_TYPES = {bytes((0x00, rtype, 0x01)): rtype for rtype in (CALL, CALL_16, EVAL, PING)}
+_EMPTY_BODIES = frozenset((b"", b"\x80"))
 _WIDTHS = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
 
 
@@ -88,43 +97,19 @@ class RequestDecoder:
         """Append the complete packets of `data`; return where the rest of it starts."""
         pos = 0
         size = len(data)
-        # Beyond this a short call cannot be looked at without reading past the end.
-        last = size - _SHORT_BYTES_MIN - 6
         limit = self.frame_bytes_max
-        heads = _HEADS
-        append = requests.append
         while pos < size:
-            if pos <= last:
-                lead, length, head, mark, sync = _HEAD(data, pos)
-                end = pos + 5 + length
-                if (
-                    lead == 0xCE
-                    and _SHORT_BYTES_MIN < length <= limit
-                    and end <= size
-                    and head in heads
-                ):
-                    if mark == 0xCE:
-                        at = pos + 14
-                    elif mark < 0x80:
-                        sync = mark
-                        at = pos + 10
-                    elif mark == 0xCD:
-                        sync >>= 16
-                        at = pos + 12
-                    else:
-                        # The one byte of `cc`; after any other marker the look-up fails.
-                        sync >>= 24
-                        at = pos + 11 if mark == 0xCC else pos
-                    rtype, names = heads[head]
-                    args_at = at + data[at + 2] - 0x9C
-                    name = names.get(data[at : args_at + 1])
-                    if name is not None and args_at < end:
-                        append((sync, rtype, name, data[args_at:end]))
-                        pos = end
-                        continue
-            found = self._next(data, pos, size, requests)
+            # Each reads on while packets have its form: a connection has one library behind it.
+            if data[pos] != 0xCE:
+                found = _cut_python(data, pos, size, limit, requests)
+            elif data[pos + 6 : pos + 7] == b"\x01":
+                found = _cut_sync_first(data, pos, size, limit, requests)
+            else:
+                found = _cut_type_first(data, pos, size, limit, requests)
             if found == pos:
-                return pos
+                found = self._next(data, pos, size, requests)
+                if found == pos:
+                    return pos
             pos = found
         return pos
 
@@ -152,26 +137,137 @@ class RequestDecoder:
         return end
 
 
+def _cut_type_first(data: bytes, pos: int, size: int, limit: int, requests: list[Request]) -> int:
+    """Packets `ce <length> 82 00 <type> 01 <sync>` with a known name; returns where they end."""
+    append = requests.append
+    heads = _HEADS
+    last = size - _LOOK_BYTES
+    while pos <= last:
+        lead, length, head, mark, sync = _HEAD(data, pos)
+        end = pos + 5 + length
+        if not (
+            lead == 0xCE and _SHORT_BYTES_MIN < length <= limit and end <= size and head in heads
+        ):
+            break
+        if mark == 0xCE:
+            at = pos + 14
+        elif mark < 0x80:
+            sync = mark
+            at = pos + 10
+        elif mark == 0xCD:
+            sync >>= 16
+            at = pos + 12
+        elif mark == 0xCC:
+            sync >>= 24
+            at = pos + 11
+        else:
+            break
+        rtype, names = heads[head]
+        args_at = at + data[at + 2] - 0x9C
+        name = names.get(data[at : args_at + 1])
+        if name is None and data[at + 2] == 0xD9:
+            args_at = at + data[at + 3] + 5
+            name = names.get(data[at : args_at + 1])
+        if name is None or args_at >= end:
+            break
+        append((sync, rtype, name, data[args_at:end]))
+        pos = end
+    return pos
+
+
+def _cut_sync_first(data: bytes, pos: int, size: int, limit: int, requests: list[Request]) -> int:
+    """Packets `ce <length> 82 01 <sync> 00 <type>` with a known name; returns where they end."""
+    append = requests.append
+    last = size - _LOOK_BYTES
+    while pos <= last:
+        lead, length, head, mark, sync, rtype = _HEAD_SYNC(data, pos)
+        end = pos + 5 + length
+        if not (
+            lead == 0xCE and _SHORT_BYTES_MIN < length <= limit and end <= size and head == 0x8201
+        ):
+            break
+        # `sync` holds the four bytes after the sync's first one: the type may begin within.
+        if mark == 0xCE:
+            at = pos + 14
+        elif mark < 0x80:
+            rtype = sync >> 16
+            sync = mark
+            at = pos + 10
+        elif mark == 0xCD:
+            rtype = sync & 0xFFFF
+            sync >>= 16
+            at = pos + 12
+        else:
+            break
+        names = _NAMES.get(rtype)
+        if names is None:
+            break
+        args_at = at + data[at + 2] - 0x9C
+        name = names.get(data[at : args_at + 1])
+        if name is None and data[at + 2] == 0xD9:
+            args_at = at + data[at + 3] + 5
+            name = names.get(data[at : args_at + 1])
+        if name is None or args_at >= end:
+            break
+        append((sync, rtype, name, data[args_at:end]))
+        pos = end
+    return pos
+
+
+def _cut_python(data: bytes, pos: int, size: int, limit: int, requests: list[Request]) -> int:
+    """Packets `<short length> 83 00 <type> 01 00 05 00` with a known name; where they end."""
+    while pos + _PYTHON_BYTES_MIN < size:
+        lead = data[pos]
+        if lead < 0x80:
+            start = pos + 1
+            end = start + lead
+        elif lead == 0xCC:
+            start = pos + 2
+            end = start + data[pos + 1]
+        elif lead == 0xCD:
+            start = pos + 3
+            end = start + (data[pos + 1] << 8) + data[pos + 2]
+        else:
+            break
+        rtype = _PYTHON.get(data[start : start + 7])
+        if rtype is None or end > size or end - start > limit or end - start < 13:
+            break
+        names = _NAMES[rtype]
+        at = start + 7
+        args_at = at + data[at + 2] - 0x9C
+        name = names.get(data[at : args_at + 1])
+        if name is None and data[at + 2] == 0xD9:
+            args_at = at + data[at + 3] + 5
+            name = names.get(data[at : args_at + 1])
+        if name is None or args_at >= end:
+            break
+        requests.append((0, rtype, name, data[args_at:end]))
+        pos = end
+    return pos
+
+
 def _read_known(packet: bytes) -> Request | None:
-    """A call with a header as some connector writes it; None for everything else."""
+    """A call or PING with a header as some connector writes it; None for everything else."""
     python = _PYTHON.get(packet[:7])
     if python is not None:
         return _read_tail(packet, 7, 0, python)
-    if len(packet) < _SHORT_BYTES_MIN or packet[0] != 0x82:
+    if len(packet) < 5 or packet[0] != 0x82:
         return None
-    first = packet[1]
     # net.box writes the sync first, then the type; the others the type, then the sync.
-    sync_at = 2 if first == 0x01 else 4
+    sync_first = packet[1] == 0x01
+    sync_at = 2 if sync_first else 4
     mark = packet[sync_at]
     width = 1 if mark < 0x80 else _WIDTHS.get(mark, 0)
     end = sync_at + width
+    if not width or end > len(packet):
+        return None
     sync = mark if width == 1 else int.from_bytes(packet[sync_at + 1 : end], "big")
-    if first == 0x01:
-        rtype = _TYPES_AFTER_SYNC.get(packet[end : end + 2], 0)
+    rtype = _TYPES.get(packet[end : end + 2] + b"\x01" if sync_first else packet[1:4])
+    if sync_first:
         end += 2
-    else:
-        rtype = _TYPES_BEFORE_SYNC.get(packet[1:4], 0)
-    return _read_tail(packet, end, sync, rtype) if rtype and width else None
+    if rtype == PING:
+        return (sync, PING, {}, None) if packet[end:] in _EMPTY_BODIES else None
+    return _read_tail(packet, end, sync, rtype) if rtype else None
 
 
 def _read_tail(packet: bytes, at: int, sync: int, rtype: int) -> Request | None:
