@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvloop
@@ -29,7 +29,7 @@ EXIT_OK, EXIT_FAILED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
 HOLDS_SECONDS_MAX = 1.0
 
 
-def _bounded(low: float, high: float, kind: type[int] | type[float]) -> object:
+def _bounded(low: float, high: float, kind: type[int] | type[float]) -> Callable[[str], float]:
     """A converter for argparse that names the accepted range."""
 
     def convert(text: str) -> float:

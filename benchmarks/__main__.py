@@ -1,0 +1,112 @@
+"""`python -m benchmarks`, or `make bench`: run the sections, print one table, keep it as JSON.
+
+Here: options and the order of sections. Must not be here: measuring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from benchmarks import inprocess, memory, wire
+from benchmarks.beanstalk import YardstickMissing
+from benchmarks.load import Shape
+from benchmarks.measure import environment
+from benchmarks.table import Row, all_met, draw, save
+from benchmarks.target import Effort
+from node.demo.nodes import NodeFailed
+
+SECTIONS = ("wire", "inprocess", "memory")
+EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
+_WIDTH_WITHOUT_TERMINAL = 150
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 up")
+    return value
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The options of a run."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--full", action="store_true", help="every driver with a million tasks")
+    parser.add_argument("--runs", type=_positive, default=3, help="runs a figure (median; 3)")
+    parser.add_argument("-n", "--count", type=_positive, default=50_000, help="tasks a run")
+    parser.add_argument("--connections", type=_positive, default=4)
+    parser.add_argument("--in-flight", type=_positive, default=64, help="requests a connection")
+    parser.add_argument("--payload", type=_positive, default=100, help="bytes a task")
+    parser.add_argument("--dir", type=Path, help="where servers keep data (default: temporary)")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 when a goal is missed")
+    options = parser.parse_args(argv)
+    for section in options.sections:
+        if section not in SECTIONS:
+            parser.error(f"unknown section {section!r}: choose from {', '.join(SECTIONS)}")
+    return options
+
+
+class Progress:
+    """One line a step on standard error, with the seconds so far."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        seconds = time.monotonic() - self._started
+        self._console.print(f"{seconds:6.0f} s  {text}", highlight=False, soft_wrap=True)
+
+
+async def measure(
+    options: argparse.Namespace, directory: Path, say: Progress
+) -> tuple[list[Row], dict[str, object]]:
+    """Run the chosen sections one after the other."""
+    shape = Shape(in_flight=options.in_flight, payload_bytes=options.payload)
+    effort = Effort(options.runs, options.count, options.connections, options.full, shape)
+    rows: list[Row] = []
+    raw: dict[str, object] = {}
+    for section in options.sections or SECTIONS:
+        if section == "wire":
+            more, samples = await wire.run(directory, effort, say)
+        elif section == "memory":
+            more, samples = await memory.run(directory, effort, say)
+        else:
+            more, samples = await asyncio.to_thread(inprocess.run, effort, say)
+        rows += more
+        raw[section] = samples
+    return rows, raw
+
+
+def main(argv: list[str]) -> int:
+    """Run and print; 0, or 1 with --strict and a missed goal, or 2 when it cannot be run."""
+    options = parse(argv)
+    errors = Console(stderr=True)
+    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)
+    about = {**environment(), "options": {k: str(v) for k, v in vars(options).items()}}
+    say = Progress(errors)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=options.dir) as name:
+            rows, raw = uvloop.run(measure(options, Path(name), say))
+    except (YardstickMissing, NodeFailed, OSError) as error:
+        errors.print(f"error: {error}", highlight=False, markup=False, soft_wrap=True)
+        return EXIT_CANNOT_RUN
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    about["load_after"] = os.getloadavg()[0]
+    draw(console, rows)
+    say(f"kept in {save(rows, about, raw)}")
+    return EXIT_MISSED if options.strict and not all_met(rows) else EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

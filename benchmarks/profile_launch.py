@@ -1,0 +1,92 @@
+"""Starts the node under a profiler; profile_server.py runs this as the node's process.
+
+Here: installing the profiler, and writing what it saw when the node ends. Must not be here: load,
+reports. `python -m benchmarks.profile_launch MODE FILE serve ...` with MODE `calls` (cProfile: exact
+counts, Python calls look dearer than they are) or `samples` (every millisecond of CPU time, cheap).
+"""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import FrameType
+
+SAMPLE_SECONDS = 0.001
+_DEPTH_MAX = 60
+
+
+def entry() -> Callable[[], object]:
+    """What the `tandemq` command calls, from the installed distribution or the source tree."""
+    for point in entry_points(group="console_scripts", name="tandemq"):
+        loaded: Callable[[], object] = point.load()
+        return loaded
+    from node.main import main
+
+    return main
+
+
+class Sampler:
+    """Counts where the main thread is, by line and by function, each time its CPU timer fires."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.lines: Counter[str] = Counter()
+        self.own: Counter[str] = Counter()
+        self.under: Counter[str] = Counter()
+
+    def __call__(self, _number: int, frame: FrameType | None) -> None:
+        if frame is None:
+            return
+        self.total += 1
+        self.lines[f"{_name(frame)}:{frame.f_lineno}"] += 1
+        self.own[_name(frame)] += 1
+        seen, depth = set(), 0
+        while frame is not None and depth < _DEPTH_MAX:
+            seen.add(_name(frame))
+            frame, depth = frame.f_back, depth + 1
+        self.under.update(seen)
+
+
+def _name(frame: FrameType) -> str:
+    path = Path(frame.f_code.co_filename)
+    return f"{path.parent.name}/{path.name} {frame.f_code.co_qualname}"
+
+
+def profile_calls(path: Path) -> None:
+    """Run the node under cProfile and leave a pstats file."""
+    profiler = cProfile.Profile()
+    try:
+        with suppress(SystemExit):
+            profiler.runcall(entry())
+    finally:
+        profiler.dump_stats(path)
+
+
+def profile_samples(path: Path) -> None:
+    """Run the node with a CPU timer that samples its main thread, and leave a JSON file."""
+    sampler = Sampler()
+    signal.signal(signal.SIGPROF, sampler)
+    signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
+    try:
+        with suppress(SystemExit):
+            entry()()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        content = {
+            "total": sampler.total,
+            **{k: getattr(sampler, k) for k in ("own", "under", "lines")},
+        }
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    mode, file, *words = sys.argv[1:]
+    sys.argv = ["tandemq", *words]
+    (profile_calls if mode == "calls" else profile_samples)(Path(file))
