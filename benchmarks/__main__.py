@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import uvloop
+from asynctnt.exceptions import TarantoolError
 from rich.console import Console
 
 from benchmarks import inprocess, memory, wire
@@ -87,6 +88,13 @@ async def measure(
     return rows, raw
 
 
+def _first(error: BaseException) -> BaseException:
+    """The first cause in a group of them; with many requests in flight all failed alike."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def main(argv: list[str]) -> int:
     """Run and print; 0, or 1 with --strict and a missed goal, or 2 when it cannot be run."""
     options = parse(argv)
@@ -97,8 +105,8 @@ def main(argv: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=options.dir) as name:
             rows, raw = uvloop.run(measure(options, Path(name), say))
-    except (YardstickMissing, NodeFailed, OSError) as error:
-        errors.print(f"error: {error}", highlight=False, markup=False, soft_wrap=True)
+    except (YardstickMissing, NodeFailed, TarantoolError, OSError, ExceptionGroup) as error:
+        errors.print(f"error: {_first(error)}", highlight=False, markup=False, soft_wrap=True)
         return EXIT_CANNOT_RUN
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

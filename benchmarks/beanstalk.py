@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import cast
 
 from node.demo.nodes import cpu_seconds, free_port
 
@@ -47,12 +48,11 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._buffer = b""
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.WriteTransport | None = None
+        self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._loop = asyncio.get_running_loop()
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         buffer, start = self._buffer + data, 0

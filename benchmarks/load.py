@@ -85,14 +85,14 @@ async def put(
 
 async def take_ack(connections: Connections, shape: Shape, tube: str, count: int) -> int:
     """Take and acknowledge `count` tasks, or until a lane finds none; returns 2 x tasks done."""
-    work, prefix = Work(count), f"queue.tube.{tube}"
+    work, take, ack = Work(count), f"queue.tube.{tube}:take", f"queue.tube.{tube}:ack"
 
     async def lane(connection: asynctnt.Connection, _: int) -> None:
         while work.draw():
-            reply = await connection.call(f"{prefix}:take", [0])
-            if not reply.body or not reply.body[0]:
+            body = (await connection.call(take, [0])).body
+            if not body or not body[0]:
                 return
-            await connection.call(f"{prefix}:ack", [reply.body[0][0]])
+            await connection.call(ack, [body[0][0]])
             work.done += 1
 
     await _lanes(connections, shape.in_flight, lane)

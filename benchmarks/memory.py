@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 
 from asynctnt.exceptions import TarantoolError
@@ -127,7 +128,7 @@ async def _waiting(node: Target, raw: Raw) -> list[Row]:
     await node.connections[0].call("queue.tube.utube:take", [1])
     count, shape = node.effort.count, node.effort.shape
 
-    def put() -> object:
+    def put() -> Awaitable[int]:
         return load.put(node.connections, shape, "utube", count, lambda _: "busy")
 
     await put()

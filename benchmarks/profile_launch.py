@@ -1,8 +1,8 @@
 """Starts the node under a profiler; profile_server.py runs this as the node's process.
 
-Here: installing the profiler, and writing what it saw when the node ends. Must not be here: load,
-reports. `python -m benchmarks.profile_launch MODE FILE serve ...` with MODE `calls` (cProfile: exact
-counts, Python calls look dearer than they are) or `samples` (every millisecond of CPU time, cheap).
+Here: installing the profiler, and writing what it saw when the node ends. Must not be here: load.
+`python -m benchmarks.profile_launch MODE FILE serve ...`, MODE being `calls` (cProfile: exact
+counts, but Python calls look dearer than they are) or `samples` (each millisecond of CPU time).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 SAMPLE_SECONDS = 0.001
 _DEPTH_MAX = 60
@@ -25,11 +27,8 @@ _DEPTH_MAX = 60
 def entry() -> Callable[[], object]:
     """What the `tandemq` command calls, from the installed distribution or the source tree."""
     for point in entry_points(group="console_scripts", name="tandemq"):
-        loaded: Callable[[], object] = point.load()
-        return loaded
-    from node.main import main
-
-    return main
+        return cast("Callable[[], object]", point.load())
+    return cast("Callable[[], object]", import_module("node.main").main)
 
 
 class Sampler:
@@ -81,7 +80,9 @@ def profile_samples(path: Path) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         content = {
             "total": sampler.total,
-            **{k: getattr(sampler, k) for k in ("own", "under", "lines")},
+            "own": sampler.own,
+            "under": sampler.under,
+            "lines": sampler.lines,
         }
         path.write_text(json.dumps(content), encoding="utf-8")
 

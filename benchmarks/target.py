@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import beanstalk, load
@@ -25,13 +25,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much of everything: runs a figure, operations a run, connections, and the load's shape."""
+    """How much: runs a figure, operations a run, connections, and the shape of the load."""
 
     runs: int = 3
     count: int = 50_000
     connections: int = 4
     full: bool = False
-    shape: load.Shape = load.Shape()
+    shape: load.Shape = field(default_factory=load.Shape)
 
     @property
     def in_flight(self) -> int:

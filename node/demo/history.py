@@ -79,8 +79,8 @@ class History:
 
     def errors(self, most: int = 3) -> list[str]:
         """The first few different error texts of both logs."""
-        texts = (item.error for item in (*self.puts, *self.holds) if item.error)
-        return list(dict.fromkeys(texts))[:most]
+        texts = [put.error for put in self.puts] + [hold.error for hold in self.holds]
+        return list(dict.fromkeys(text for text in texts if text))[:most]
 
     def write(self, directory: Path) -> None:
         """Leave both logs as `puts.jsonl` and `holds.jsonl` in a directory that exists."""

@@ -138,7 +138,8 @@ def judge(
         urls=len(attempts),
         hosts=len({put.host for put in puts}),
         once=once,
-        unknown=sum(item.outcome is Outcome.UNKNOWN for item in (*puts, *holds)),
+        unknown=sum(put.outcome is Outcome.UNKNOWN for put in puts)
+        + sum(hold.outcome is Outcome.UNKNOWN for hold in holds),
         redelivered=sum(len(several) - 1 for several in held.values()),
         left_in_tube=left_in_tube,
         refused=refused,
