@@ -16,27 +16,18 @@ QUEUE_VERSION: Final = "1.5.0"
 
 @dataclass(frozen=True, slots=True)
 class CallFunction:
-    """Call `name`, a dotted path such as `queue.create_tube` or `box.session.id`.
+    """Call `name`: `queue.create_tube`, `box.session.id`, `queue.tube.<tube>:<method>`.
 
     `returns`: answer with what the function returns; otherwise with `answer`, the values the text
-    returns after the call (none: an empty list).
+    returns after the call (none: an empty list). `tube` is set for a method of a tube, whose name
+    may be one that CALL cannot spell; if there is no such tube the answer is `no_such_tube`.
     """
 
     name: str
     args: list[Any]
     returns: bool
     answer: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CallTube:
-    """Call `method` of a tube, however its name was spelled. See `no_such_tube`."""
-
-    tube: str
-    method: str
-    args: list[Any]
-    returns: bool
-    answer: tuple[Any, ...] = ()
+    tube: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +48,12 @@ class DropIfExists:
 
 @dataclass(frozen=True, slots=True)
 class BoxInfo:
-    """Answer `box.info`, or what lies at `path` in it (nil where there is nothing)."""
+    """Answer what lies at `path` under `box`, nil where there is nothing.
 
-    path: tuple[str, ...] = ()
+    The first part is `info` or `cfg`: ("info",), ("info", "ro"), ("cfg", "listen").
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class BoxCfg:
-    """Answer `box.cfg`, or what lies at `path` in it (nil where there is nothing)."""
-
-    path: tuple[str, ...] = ()
+    path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +69,7 @@ class Nothing:
     """Answer an empty list."""
 
 
-Evaluation = (
-    CallFunction | CallTube | TubeExists | DropIfExists | BoxInfo | BoxCfg | Value | Nothing
-)
+Evaluation = CallFunction | TubeExists | DropIfExists | BoxInfo | Value | Nothing
 
 
 def not_available() -> QueueError:
@@ -119,7 +104,7 @@ class _Reader:
     args: list[Any]
     # A name bound by `local` or assignment: a value, or a path it stands for.
     names: dict[str, lua.Literal | lua.Path] = field(default_factory=dict)
-    action: CallFunction | CallTube | DropIfExists | None = None
+    action: CallFunction | DropIfExists | None = None
 
     def block(self, statements: tuple[Any, ...]) -> Evaluation:
         for statement in statements:
@@ -133,7 +118,7 @@ class _Reader:
                 self._act(self._call(statement, returns=False))
         return self.action or Nothing()
 
-    def _act(self, action: CallFunction | CallTube | DropIfExists) -> None:
+    def _act(self, action: CallFunction | DropIfExists) -> None:
         if self.action is not None:
             raise lua.NotUnderstood
         self.action = action
@@ -184,19 +169,19 @@ class _Reader:
         steps = path.steps
         if path.root == "box" and steps and steps[0] == lua.Field(lua.Literal("info")):
             rest = steps[2:] if steps[1:2] == (lua.Call(()),) else steps[1:]
-            return BoxInfo(self._names(rest))
+            return BoxInfo(("info", *self._names(rest)))
         if steps and isinstance(steps[-1], lua.Call):
             return self._call(path, returns=True)
         if path.root == "_TARANTOOL" and not steps:
-            return BoxInfo(("version",))
+            return BoxInfo(("info", "version"))
         names = self._names(steps)
         if path.root == "queue" and names == ("_VERSION",):
             return Value(QUEUE_VERSION)
         if path.root == "box" and names[:1] == ("cfg",):
-            return BoxCfg(names[1:])
+            return BoxInfo(names)
         raise lua.NotUnderstood
 
-    def _call(self, call: Any, *, returns: bool) -> CallFunction | CallTube:
+    def _call(self, call: Any, *, returns: bool) -> CallFunction:
         """A path that ends in its only call, of a queue or box function or of a tube's method."""
         path = self._resolve(call)
         *fields, last = path.steps
@@ -212,7 +197,8 @@ class _Reader:
             name = _text(keys[1])
             if name is None:
                 raise no_such_tube("?")
-            return CallTube(name, last.method, args, returns)
+            full = f"queue.tube.{name}:{last.method}"
+            return CallFunction(full, args, returns, tube=name)
         raise lua.NotUnderstood
 
     def _tube_or_nil(self, value: Any) -> Any:
@@ -242,10 +228,10 @@ class _Reader:
                 raise lua.NotUnderstood
             tested = condition.left
         name = _text(self._tube_or_nil(tested))
-        if len(statement.body) != 1 or not isinstance(statement.body[0], lua.Path):
+        if name is None or len(statement.body) != 1 or not isinstance(statement.body[0], lua.Path):
             raise lua.NotUnderstood
         body = self._call(statement.body[0], returns=False)
-        if name is None or body != CallTube(name, "drop", [], returns=False):
+        if body.tube != name or body.name != f"queue.tube.{name}:drop" or body.args:
             raise lua.NotUnderstood
         return DropIfExists(name)
 

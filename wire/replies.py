@@ -26,8 +26,8 @@ from wire.constants import (
     KEY_DATA,
     KEY_ERROR,
     KEY_ERROR_TEXT,
-    KEY_EVENT,
     KEY_EVENT_DATA,
+    KEY_EVENT_KEY,
 )
 
 # Constant for ever: connectors read the schema again whenever it moves.
@@ -51,7 +51,8 @@ _TASK_BYTES: Final = Struct(f">{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sI2s").si
 _TASK_WIDE = Struct(f">BI{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sQ2s").pack
 _TASK_32: Final = _TASK_BODY + b"\x93\xce"
 _TASK_64: Final = _TASK_BODY + b"\x93\xcf"
-_STATUS: Final = {status: b"\xa1" + status.encode() for status in ("r", "t", "!", "~", "-", ".")}
+# Every printable character: facades have statuses of their own.
+_STATUS: Final = {chr(code): bytes((0xA1, code)) for code in range(0x20, 0x7F)}
 
 _DATA: Final = bytes((0x81, KEY_DATA, 0xDD))
 _EMPTY_DATA: Final = _DATA + b"\x00\x00\x00\x00"
@@ -182,7 +183,7 @@ def error_reply(sync: int, error: QueueError) -> bytes:
 
 def event(sync: int, key: str, has_value: bool, value: Any = None) -> bytes:
     """EVENT of a watched key; without a value for a key that was never broadcast."""
-    body: dict[int, Any] = {KEY_EVENT: key}
+    body: dict[int, Any] = {KEY_EVENT_KEY: key}
     if has_value:
         body[KEY_EVENT_DATA] = value
     encoded = encode(body)

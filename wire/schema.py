@@ -5,7 +5,7 @@ Which spaces there are and what they hold is the server's; this file only shapes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -233,7 +233,7 @@ _SPACE_INDEXES: Final = "0:primary:1:0 1:owner:0:1 2:name:1:2"
 _INDEX_INDEXES: Final = "0:primary:1:0,1 2:name:1:0,2"
 
 # The spaces that describe spaces, as they describe themselves.
-SYSTEM_SPACES: Final[tuple[SpaceDescription, ...]] = (
+_SYSTEM_SPACES: Final[tuple[SpaceDescription, ...]] = (
     _view(
         SPACE_VCOLLATION, "_vcollation", "sysview", _COLLATION_FORMAT, "0:primary:1:0 1:name:1:1"
     ),
@@ -242,3 +242,38 @@ SYSTEM_SPACES: Final[tuple[SpaceDescription, ...]] = (
     _view(SPACE_INDEX, "_index", "memtx", _INDEX_FORMAT, _INDEX_INDEXES),
     _view(SPACE_VINDEX, "_vindex", "sysview", _INDEX_FORMAT, _INDEX_INDEXES),
 )
+
+
+# Space id -> its rows, given the descriptions of all other spaces.
+SYSTEM_SPACES: Final[dict[int, Callable[[Iterable[SpaceDescription]], list[list[Any]]]]] = {
+    SPACE_VCOLLATION: lambda spaces: vcollation_rows(),
+    SPACE_SPACE: lambda spaces: vspace_rows((*_SYSTEM_SPACES, *spaces)),
+    SPACE_VSPACE: lambda spaces: vspace_rows((*_SYSTEM_SPACES, *spaces)),
+    SPACE_INDEX: lambda spaces: vindex_rows((*_SYSTEM_SPACES, *spaces)),
+    SPACE_VINDEX: lambda spaces: vindex_rows((*_SYSTEM_SPACES, *spaces)),
+}
+
+
+def select_system(
+    request: SelectRequest, spaces: Iterable[SpaceDescription]
+) -> list[Sequence[Any]]:
+    """SELECT on a space of `SYSTEM_SPACES`, `spaces` being all others.
+
+    Raises QueueError 36 for another space, 35 for an unknown index, and those of `filter_rows`.
+    """
+    for system in _SYSTEM_SPACES:
+        if system.id == request.space_id:
+            break
+    else:
+        raise no_such_space(request.space_id)
+    fields = [
+        [number for number, _ in index.parts]
+        for index in system.indexes
+        if index.id == request.index_id
+    ]
+    if not fields:
+        raise no_such_index(request.index_id, system.name)
+    rows = SYSTEM_SPACES[request.space_id](spaces)
+    return filter_rows(
+        rows, request.key, request.iterator, request.limit, request.offset, fields[0]
+    )
