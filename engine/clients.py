@@ -31,6 +31,12 @@ EMPTY = _Sentinel("EMPTY")
 NIL = _Sentinel("NIL")
 
 
+class Delivery(tuple[Any, ...]):
+    """A taken task for somebody who asked for its fencing token: id, status, token, payload."""
+
+    __slots__ = ()
+
+
 class Client:
     """One connection.
 
@@ -55,10 +61,11 @@ class Waiter:
     """A parked call: a take that waits for a task, or a put that waits for room.
 
     deadline: µs of the log's clock, None = for ever. token: the take asked for a fencing token.
+    many: the take asked for up to so many tasks in one reply (0: for one, plainly).
     data, opts: the task of a parked put.
     """
 
-    __slots__ = ("client", "data", "deadline", "id", "opts", "ticket", "token", "tube")
+    __slots__ = ("client", "data", "deadline", "id", "many", "opts", "ticket", "token", "tube")
 
     def __init__(
         self,
@@ -75,5 +82,6 @@ class Waiter:
         self.tube = tube
         self.deadline = deadline
         self.token = token
+        self.many = 0
         self.data: bytes | None = None
         self.opts: dict[str, Any] | None = None

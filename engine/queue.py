@@ -58,9 +58,11 @@ class Engine:
         self,
         drivers: Mapping[str, type[Driver]],
         new_uuid: Callable[[], bytes],
-        report: Callable[[str], None],
+        report: Callable[..., None],
     ) -> None:
-        """`new_uuid()` gives 16 random bytes of a v4 UUID; `report(text)` logs one line."""
+        """`new_uuid()` gives 16 random bytes of a v4 UUID; `report(text)` logs one line, with
+        an exception as second argument if there is one.
+        """
         self.drivers = dict(drivers)
         self.report = report
         self.now = 0
@@ -76,7 +78,7 @@ class Engine:
         self.tube_of_space: dict[int, Tube] = {}
         self.callbacks: dict[str, Callback] = {}
         self.broken: dict[str, str] = {}
-        self.on_tubes_changed: Callable[[], None] = lambda: None
+        self.on_tube: Callable[[Tube, bool], None] = lambda _tube, _appears: None
         self.on_grants_changed: Callable[[], None] = lambda: None
         self._waiter_id = 0
         self.store = Store(self._build_space)
@@ -153,14 +155,14 @@ class Engine:
         tube.callback = self.callbacks.get(name)
         self.tubes[name] = tube
         self.tube_of_space[space.id] = tube
-        self.on_tubes_changed()
+        self.on_tube(tube, True)
 
     def _tube_goes(self, row: Row) -> None:
         self.broken.pop(row[0], None)
         tube = self.tubes.pop(row[0], None)
         if tube is not None:
             self.tube_of_space.pop(tube.space.id, None)
-            self.on_tubes_changed()
+            self.on_tube(tube, False)
 
     def tube(self, name: str) -> Tube | None:
         return self.tubes.get(name)
@@ -244,7 +246,7 @@ class Engine:
                 continue
             mark = len(self.store.ops), len(self.store.undo)
             try:
-                released.append((tube, tube._give_back(task_id, None)))
+                released.append((tube, tube.give_back(task_id, None)))
             except Exception as error:
                 self._undo_to(*mark)
                 self.report(
@@ -279,7 +281,7 @@ class Engine:
             for row in list(tube.driver.tasks_by_state("t")):
                 owner = self.taken.rows.get((tube.id, row[0]))
                 if owner is None or owner[3] not in live:
-                    tube._give_back(row[0], None)
+                    tube.give_back(row[0], None)
                     released += 1
         ids = {tube.id: tube for tube in self.tubes.values()}
         for key in list(self.taken.rows):

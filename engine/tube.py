@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivers.base import Driver
 from engine import arguments
-from engine.clients import EMPTY, NIL, PENDING, Client, Waiter, _Sentinel
+from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 from model.errors import ER_FIELD_MISSING, QueueError, not_taken, task_not_found
 from model.record import (
@@ -127,7 +127,7 @@ class Tube:
         session = client.session
         if session is None:
             session = engine.sessions.of(client)
-        self._own(row[0], client, session)
+        self.own(row[0], client, session)
         self.calls["take"] += 1
         engine.commit(KIND_TAKE, session)
         if self.callback is not None:
@@ -135,10 +135,10 @@ class Tube:
         if self.normalize is not None:
             row = self.normalize(row)
         if token:
-            row = (row[0], row[1], self.engine.last_delivery, row[-1])
+            return Delivery((row[0], row[1], self.engine.last_delivery, row[-1]))
         return row
 
-    def _own(self, task_id: int, client: Client, session: bytes) -> None:
+    def own(self, task_id: int, client: Client, session: bytes) -> None:
         engine = self.engine
         delivery = engine.last_delivery + 1
         if delivery < engine.now:
@@ -151,7 +151,7 @@ class Tube:
             taken.delete(key)
         taken.insert((self.id, task_id, client.id, session, delivery))
 
-    def _check_owner(self, client: Client, task_id: int, token: Any) -> None:
+    def check_owner(self, client: Client, task_id: int, token: Any) -> None:
         """Raise unless the client's session holds the task (under this very token, if given)."""
         row = self.taken.rows.get((self.id, task_id))
         if row is None or row[TAKEN_SESSION] != client.session:
@@ -163,7 +163,7 @@ class Tube:
         """Finish a task: removed, returned with status done."""
         if type(task_id) is not int or task_id < 0:
             task_id = arguments.task_id(task_id, 2)
-        self._check_owner(client, task_id, token)
+        self.check_owner(client, task_id, token)
         if task_id not in self.space.rows:
             raise task_not_found(task_id)
         engine = self.engine
@@ -188,14 +188,14 @@ class Tube:
         """Give a taken task back, after `opts.delay` seconds where the driver knows delays."""
         task_id = arguments.task_id(task_id, 2)
         opts = arguments.release_options(opts)
-        self._check_owner(client, task_id, token)
+        self.check_owner(client, task_id, token)
         if task_id not in self.space.rows:
             raise task_not_found(task_id)
-        row = self._give_back(task_id, opts)
+        row = self.give_back(task_id, opts)
         self.engine.commit(KIND_RELEASE, client.session)
         return self.readied(row, "release")
 
-    def _give_back(self, task_id: int, opts: dict[str, Any] | None) -> Row:
+    def give_back(self, task_id: int, opts: dict[str, Any] | None) -> Row:
         row = self.driver.release(task_id, opts, self.engine.now)
         self._disown(task_id)
         self.calls["release"] += 1
@@ -222,7 +222,7 @@ class Tube:
         if not delta_us:
             return EMPTY
         task_id = arguments.task_id(task_id, 2)
-        self._check_owner(client, task_id, token)
+        self.check_owner(client, task_id, token)
         row = self.driver.touch(task_id, delta_us, self.engine.now)
         self.calls["touch"] += 1
         self.engine.commit(KIND_TOUCH, client.session)
@@ -284,7 +284,7 @@ class Tube:
 
     def release_all(self, client: Client | None) -> _Sentinel:
         """Give every taken task back, whoever holds it."""
-        rows = [self._give_back(row[0], None) for row in list(self.driver.tasks_by_state("t"))]
+        rows = [self.give_back(row[0], None) for row in list(self.driver.tasks_by_state("t"))]
         if rows:
             self.engine.commit(KIND_RELEASE_ALL, client.session if client else None)
             for row in rows:
@@ -329,7 +329,7 @@ class Tube:
                 return
             waiter = engine.unpark(self.waiters.popitem(last=False)[1])
             row = self._taken(waiter.client, taken, waiter.token)
-            waiter.client.deliver(waiter.ticket, row)
+            waiter.client.deliver(waiter.ticket, [row] if waiter.many else row)
 
     def cancel(self, waiter: Waiter) -> None:
         self.waiters.pop(waiter.id, None)

@@ -112,7 +112,8 @@ class Store:
         for op in ops:
             code = op[0]
             if code == TERM:
-                self.lineage.append((*op[1:],))
+                if not self.lineage or self.lineage[-1][1] != op[2]:
+                    self.lineage.append((*op[1:],))
                 continue
             if code == CREATE:
                 if op[1] not in spaces:

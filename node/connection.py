@@ -1,0 +1,79 @@
+"""One IPROTO connection without its socket: decoder, user, session, and replies not yet sent.
+
+Bytes go in through `core.receive`; what must go out is collected by `core.flush`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.clients import Client
+from model.errors import QueueError
+from node.calls import Handler, reply
+from wire.frames import RequestDecoder
+from wire.replies import error_reply
+from wire.watch import Watchers
+
+if TYPE_CHECKING:
+    from node.core import Core
+
+
+class Connection(Client):
+    """A client with a wire.
+
+    calls: names it may call, see node.calls. out: encoded replies waiting for the end of the
+    event-loop turn. A ticket is `sync * 2 + (1 if CALL_16)`. closing: say what is in `out`, then
+    close; reason: why.
+    """
+
+    __slots__ = (
+        "calls",
+        "closing",
+        "core",
+        "decoder",
+        "dirty",
+        "lost",
+        "out",
+        "peer",
+        "reason",
+        "salt",
+        "secure",
+        "socket",
+        "transport",
+        "watchers",
+    )
+
+    def __init__(self, core: Core, client_id: int, salt: bytes, peer: str, secure: bool) -> None:
+        super().__init__(client_id)
+        self.core = core
+        self.salt = salt
+        self.peer = peer
+        self.secure = secure
+        self.decoder = RequestDecoder(core.limits.frame_bytes_max)
+        self.calls: dict[bytes, Handler] = {}
+        self.out: list[bytes] = []
+        self.dirty = False
+        self.closing = False
+        self.lost = False
+        self.reason = ""
+        self.watchers = Watchers()
+        #: Whatever the shell needs to find the socket again; the core never looks inside.
+        self.transport: Any = None
+        self.socket: Any = None
+
+    def send(self, reply: bytes) -> None:
+        """Queue an encoded reply for the end of this turn."""
+        if self.lost:
+            return
+        self.out.append(reply)
+        if not self.dirty:
+            self.dirty = True
+            self.core.dirty.append(self)
+
+    def deliver(self, ticket: int, outcome: Any) -> None:
+        if isinstance(outcome, QueueError):
+            self.send(error_reply(ticket >> 1, outcome))
+        else:
+            encoded = reply(ticket, outcome)
+            assert encoded is not None
+            self.send(encoded)

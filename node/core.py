@@ -1,0 +1,323 @@
+"""One node without its rim: requests in, records and replies out, in the order they must leave.
+
+`receive` decodes and executes what one read delivered; `flush` hands over what the turn changed
+(one frame) and whom to answer once it is as durable as the mode promises. No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.clients import EMPTY
+from engine.queue import Engine
+from engine.tube import Tube
+from model.errors import (
+    ER_PROC_LUA,
+    ER_READONLY,
+    QueueError,
+    no_such_proc,
+)
+from model.record import encode_frame
+from node import calls, module_calls, requests
+from node.connection import Connection
+from wire.constants import CALL, CALL_16
+from wire.replies import empty_reply, error_reply, nil_reply
+
+#: A reply larger than this is counted towards the connection's output limit at once.
+_LARGE_REPLY = 65_536
+READ_ONLY_TEXT = "Can't modify data on a read-only instance - box.cfg.read_only is true"
+#: The source line one connector's fail-over looks for in the error of a read-only node.
+_READ_ONLY_LINE = 3859
+#: Calls of the original that answer nothing, rather than nil, where they are not served.
+_ANSWER_NOTHING = ("touch", "truncate", "release_all", "grant", "grant_role", "create_tube")
+
+
+class Accounts(Protocol):
+    """Who may log in and call what; the rim builds it from the configuration."""
+
+    def may(self, user: str, call: str) -> bool: ...
+
+    def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what one client may make the node hold. Bytes, counts, levels."""
+
+    frame_bytes_max: int = 64 << 20
+    payload_bytes_max: int = 1 << 20
+    output_bytes_max: int = 64 << 20
+    nesting_max: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this node is. Ids are UUID text; `version` is what connectors parse."""
+
+    name: str
+    node_id: str
+    cluster_id: str
+    version: str = "2.11.0"
+    listen: str = ""
+    pid: int = 0
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one event-loop turn produced: at most one frame, and replies to send after it."""
+
+    frame: bytes | None = None
+    first_lsn: int = 0
+    last_lsn: int = 0
+    replies: list[tuple[Connection, bytes]] = field(default_factory=list)
+
+
+class Core:
+    """Requests of all connections against one engine.
+
+    state: one of INIT STARTUP RUNNING ENDING WAITING. term, term_id: under which records are
+    written. commit_lsn: what is as durable as the mode promises (told by the rim). operations:
+    calls the rim provides (snapshot, role) as `name -> f(connection, ticket, args)`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        identity: Identity,
+        limits: Limits,
+        accounts: Accounts,
+        *,
+        read_only_reply_nil: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.identity = identity
+        self.limits = limits
+        self.accounts = accounts
+        self.read_only_reply_nil = read_only_reply_nil
+        self.state = "INIT"
+        self.read_only = False
+        self.started_us = 0
+        self.term = 0
+        self.term_id = bytes(16)
+        self.commit_lsn = 0
+        self.dirty: list[Connection] = []
+        self.connections: dict[int, Connection] = {}
+        self.handlers: dict[str, calls.Handler] = {}
+        self.tables: dict[str, dict[bytes, calls.Handler]] = {}
+        self.watched: dict[str, Any] = {}
+        self.requests_by_type: dict[int, int] = {}
+        self.errors = 0
+        self.handlers.update(module_calls.handlers(self))
+        engine.on_tube = self._tube_changed
+        engine.on_grants_changed = self.forget_tables
+        for tube in engine.tubes.values():
+            self._tube_changed(tube, True)
+        self.status_changed()
+
+    # -- call tables -----------------------------------------------------------------------------
+
+    def _tube_changed(self, tube: Tube, appears: bool) -> None:
+        table = calls.TubeCalls(tube, self.limits)
+        for method, handler in table.handlers():
+            name = f"queue.tube.{tube.name}:{method}"
+            if appears:
+                self.handlers[name] = handler
+            else:
+                self.handlers.pop(name, None)
+        self.forget_tables()
+
+    def forget_tables(self) -> None:
+        """Rights, tubes or the role changed: every name is looked up afresh."""
+        for table in self.tables.values():
+            table.clear()
+
+    def table_of(self, user: str) -> dict[bytes, calls.Handler]:
+        return self.tables.setdefault(user, {})
+
+    def allowed(self, user: str, call: str) -> bool:
+        return self.accounts.may(user, call) or (user, call) in self.engine.grants.rows
+
+    def find(self, connection: Connection, name: bytes) -> calls.Handler:
+        """The handler of a call this user may make now; remembered until something changes.
+
+        Raises 42 (checked before existence) or 33; on a node that does not serve, the handler
+        of a changing call answers so.
+        """
+        text = name.decode("utf-8", "surrogateescape").removeprefix("_G.")
+        if text.startswith("box.queue."):
+            text = text.removeprefix("box.")
+        user = connection.user
+        if not self.allowed(user, text):
+            raise requests.access_denied("Execute", "function", text, user)
+        handler = self.handlers.get(text)
+        if handler is None:
+            broken = self._why_broken(text)
+            raise broken or no_such_proc(text)
+        if not self.engine.running and not self._serves_always(text):
+            handler = self._refusal(text)
+        self.table_of(user)[name] = handler
+        return handler
+
+    def _why_broken(self, text: str) -> QueueError | None:
+        name = text.removeprefix("queue.tube.").rpartition(":")[0]
+        if name not in self.engine.broken:
+            return None
+        return QueueError(
+            ER_PROC_LUA, f"Tube {name} is not served: {self.engine.broken[name]}", "LuajitError"
+        )
+
+    def _serves_always(self, text: str) -> bool:
+        if text.startswith("queue.tube."):
+            return text.rpartition(":")[2] in calls.READING
+        return text not in ("queue.create_tube", "queue.identify", "queue.cfg")
+
+    def _refusal(self, text: str) -> calls.Handler:
+        """Answer a changing call on a node that is not RUNNING."""
+        method = text.rpartition(":")[2].rpartition(".")[2]
+
+        def refuse(connection: Connection, ticket: int, args: bytes) -> bytes | None:
+            if not self.read_only_reply_nil:
+                raise self.read_only_error()
+            if method in _ANSWER_NOTHING:
+                return empty_reply(ticket >> 1)
+            return nil_reply(ticket >> 1, bool(ticket & 1))
+
+        return refuse
+
+    def read_only_error(self) -> QueueError:
+        return QueueError(
+            ER_READONLY, f"{READ_ONLY_TEXT} (queue is in {self.state} state)", line=_READ_ONLY_LINE
+        )
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def connect(self, connection: Connection) -> None:
+        connection.calls = self.table_of(connection.user)
+        self.connections[connection.id] = connection
+
+    def log_in(self, connection: Connection, user: str) -> None:
+        connection.user = user
+        connection.calls = self.table_of(user)
+
+    def disconnect(self, connection: Connection, now: int) -> None:
+        """The socket is gone: waits end, the session's clock starts."""
+        if self.connections.pop(connection.id, None) is None:
+            return
+        connection.lost = True
+        self.advance(now)
+        self.engine.disconnect(connection)
+
+    # -- one turn --------------------------------------------------------------------------------
+
+    def advance(self, now: int) -> None:
+        """Time moved to `now` (µs): whatever is due happens before anything else."""
+        engine = self.engine
+        if now > engine.now:
+            engine.now = now
+        timers = engine.store.timers
+        if engine.running and timers and timers[0][0] <= engine.now:
+            engine.tick()
+
+    def receive(self, connection: Connection, data: bytes, now: int) -> None:
+        """Execute every request that `data` completes."""
+        self.advance(now)
+        engine = self.engine
+        woken = engine.woken
+        table = connection.calls
+        large = 0
+        for sync, rtype, name, args in connection.decoder.feed(data):
+            try:
+                if rtype == CALL or rtype == CALL_16:
+                    handler = table.get(name)
+                    if handler is None:
+                        handler = self.find(connection, name)
+                    reply = handler(connection, sync * 2 + (rtype == CALL_16), args)
+                else:
+                    reply = requests.execute(self, connection, sync, rtype, name, args)
+                    table = connection.calls
+            except QueueError as error:
+                engine.store.rollback()
+                self.errors += 1
+                reply = error_reply(sync, error)
+            except Exception as error:
+                reply = self._failed(sync, error)
+            if reply is not None:
+                connection.out.append(reply)
+                if len(reply) > _LARGE_REPLY:
+                    large += len(reply)
+                    if large > self.limits.output_bytes_max:
+                        self._close(connection, "output limit reached: replies are not read")
+                        break
+            if woken:
+                engine.wake()
+        if connection.decoder.lost is not None and not connection.closing:
+            connection.out.append(error_reply(0, connection.decoder.lost))
+            self._close(connection, f"framing lost: {connection.decoder.lost.text}")
+        if connection.out and not connection.dirty:
+            connection.dirty = True
+            self.dirty.append(connection)
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        connection.closing = True
+        connection.reason = reason
+
+    def _failed(self, sync: int, error: Exception) -> bytes:
+        """Something broke that is nobody's argument: a custom driver, or a bug of ours."""
+        self.engine.store.rollback()
+        self.errors += 1
+        text = f"{type(error).__name__}: {error}"
+        self.engine.report(f"call failed: {text}", error)
+        return error_reply(sync, QueueError(ER_PROC_LUA, f"Internal error: {text}", "LuajitError"))
+
+    def flush(self) -> Turn:
+        """What the turn changed and whom it answers. Replies must wait for the frame, if any."""
+        engine = self.engine
+        turn = Turn()
+        if engine.records:
+            records = engine.take_records()
+            turn.last_lsn = engine.lsn
+            turn.first_lsn = engine.lsn - len(records) + 1
+            turn.frame = encode_frame(
+                records, self.term, self.term_id, turn.first_lsn, self.commit_lsn
+            )
+        if self.dirty:
+            dirty, self.dirty = self.dirty, []
+            replies = turn.replies
+            for connection in dirty:
+                connection.dirty = False
+                out = connection.out
+                if out:
+                    replies.append((connection, out[0] if len(out) == 1 else b"".join(out)))
+                    connection.out = []
+        return turn
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def set_state(self, state: str) -> None:
+        """The role changed: calls are looked up afresh, watchers are told."""
+        self.state = state
+        self.forget_tables()
+        self.status_changed()
+
+    def status_changed(self) -> None:
+        self.publish(
+            "box.status",
+            {
+                "is_ro": self.state != "RUNNING",
+                "is_ro_cfg": self.read_only,
+                "status": "running" if self.state != "INIT" else "loading",
+            },
+        )
+
+    def publish(self, key: str, value: Any) -> None:
+        """A watched value changed."""
+        self.watched[key] = value
+        for connection in list(self.connections.values()):
+            for event in connection.watchers.changed(key, value):
+                connection.send(event)
+
+    def shutdown(self) -> None:
+        """Tell who watches, and answer everybody who waits, so that clients can leave."""
+        self.publish("box.shutdown", True)
+        self.engine.wake_all(EMPTY)

@@ -1,0 +1,112 @@
+"""Snapshots while serving: a few thousand rows per event-loop turn, log frames in between.
+
+The file is consistent at its last LSN because every frame written meanwhile stands in it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from model.errors import StorageError
+from node.core import Core
+from node.wal_writer import WalWriter
+from storage.snapshot import SnapshotWriter
+
+#: Rows written in one go: a few milliseconds of work.
+CHUNK_ROWS = 2_000
+
+
+class Snapshots:
+    """Takes snapshots one at a time, by call or when the log has grown by `every_bytes`."""
+
+    def __init__(
+        self,
+        core: Core,
+        wal: WalWriter,
+        new_writer: Callable[[int], SnapshotWriter],
+        published: Callable[[int], None],
+        every_bytes: int | None,
+        flush: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        """`flush()` ends the turn at hand; `new_writer(start_lsn)` opens a file; `published(end_lsn)` may trim the log."""
+        self.core = core
+        self.wal = wal
+        self.new_writer = new_writer
+        self.published = published
+        self.every_bytes = every_bytes
+        self.flush = flush
+        self.log = log
+        self.running: asyncio.Task[int] | None = None
+        self.last_lsn = 0
+        self.longest_pause_s = 0.0
+        self._at_bytes = 0
+        self._pool = ThreadPoolExecutor(1, "snapshot")
+
+    def start(self) -> asyncio.Task[int]:
+        """Begin a snapshot, or join the one under way. The result is its LSN."""
+        if self.running is None or self.running.done():
+            self._at_bytes = self.wal.bytes_written
+            self.running = asyncio.get_running_loop().create_task(self._take())
+        return self.running
+
+    def maybe(self) -> None:
+        """Start one if the log has grown enough since the last."""
+        if self.every_bytes and self.wal.bytes_written - self._at_bytes >= self.every_bytes:
+            task = self.start()
+            task.add_done_callback(self._report)
+
+    def _report(self, task: asyncio.Task[int]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.log(f"snapshot failed: {task.exception()}")
+
+    async def _take(self) -> int:
+        loop = asyncio.get_running_loop()
+        core, wal = self.core, self.wal
+        # Records of this very turn are not written yet: they will come as a frame.
+        writer = self.new_writer(wal.written_lsn)
+        end = wal.written_lsn
+
+        def on_frame(frame: bytes, last_lsn: int) -> None:
+            nonlocal end
+            writer.add_frame(frame)
+            end = last_lsn
+
+        wal.listeners.append(on_frame)
+        try:
+            writer.add_catalogue(core.engine.store.catalogue())
+            for space_id, rows in core.engine.store.rows_for_snapshot(CHUNK_ROWS):
+                began = loop.time()
+                writer.add_rows(space_id, rows)
+                self.longest_pause_s = max(self.longest_pause_s, loop.time() - began)
+                await asyncio.sleep(0)
+        except BaseException:
+            wal.listeners.remove(on_frame)
+            writer.abort()
+            raise
+        # Rows may already show records of the turn at hand: its frame must be in the file.
+        self.flush()
+        wal.listeners.remove(on_frame)
+        if wal.broken:
+            writer.abort()
+            raise StorageError("snapshot", 0, "the log failed while it was written")
+        time_us = core.engine.now
+        await loop.run_in_executor(self._pool, writer.finish, end, time_us)
+        self.last_lsn = end
+        self.published(end)
+        return end
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+
+
+def snapshot_now(core: Core, writer: SnapshotWriter, end_lsn: int) -> None:
+    """Write a whole snapshot in one go, for a node that ends (`wal.mode: none`)."""
+    store: Any = core.engine.store
+    writer.add_catalogue(store.catalogue())
+    for space_id, rows in store.rows_for_snapshot(CHUNK_ROWS):
+        writer.add_rows(space_id, rows)
+    writer.finish(end_lsn, core.engine.now)
