@@ -21,12 +21,13 @@ from benchmarks import inprocess, memory, wire
 from benchmarks.beanstalk import YardstickMissing
 from benchmarks.load import Shape
 from benchmarks.measure import environment
-from benchmarks.table import Row, all_met, draw, save
+from benchmarks.table import Row, all_met, draw, markdown, save, update_docs
 from benchmarks.target import Effort
 from node.demo.nodes import NodeFailed
 
 SECTIONS = ("wire", "inprocess", "memory")
 EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
+DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _WIDTH_WITHOUT_TERMINAL = 150
 
 
@@ -48,6 +49,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--in-flight", type=_positive, default=64, help="requests a connection")
     parser.add_argument("--payload", type=_positive, default=100, help="bytes a task")
     parser.add_argument("--dir", type=Path, help="where servers keep data (default: temporary)")
+    parser.add_argument("--docs", action="store_true", help="put the table into docs/benchmarks.md")
     parser.add_argument("--strict", action="store_true", help="exit code 1 when a goal is missed")
     options = parser.parse_args(argv)
     for section in options.sections:
@@ -112,6 +114,8 @@ def main(argv: list[str]) -> int:
         return EXIT_INTERRUPTED
     about["load_after"] = os.getloadavg()[0]
     draw(console, rows)
+    if options.docs:
+        update_docs(DOCS, markdown(rows, about))
     say(f"kept in {save(rows, about, raw)}")
     return EXIT_MISSED if options.strict and not all_met(rows) else EXIT_OK
 

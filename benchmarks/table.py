@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+TABLE_BEGINS, TABLE_ENDS = "<!-- table begins -->", "<!-- table ends -->"
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -104,6 +105,31 @@ def draw(console: Console, rows: Sequence[Row]) -> None:
 def _coloured(goal: Goal) -> str:
     colour = "green" if goal.met else "red"
     return f"[{colour}]{goal.text()}[/{colour}]"
+
+
+def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
+    """The table for the documentation, under a line that says where it comes from."""
+    lines = [
+        f"Commit {about['commit']}, {about['time']} UTC, Python {about['python']}, "
+        f"{about['cores']} cores ({about['cpu']}), Linux {about['kernel']}; "
+        f"load average {about['load_before']:.1f} before the run.",
+        "",
+        "| what | figure | server us/op | client us/op | yardstick | goal |",
+        "|---|--:|--:|--:|---|---|",
+    ]
+    for row in rows:
+        goals = "<br>".join(goal.text() for goal in row.goals)
+        figures = f"{row.figure} | {_micros(row.server_us)} | {_micros(row.client_us)}"
+        lines.append(f"| {row.section}: {row.name} | {figures} | {row.yardstick} | {goals} |")
+    return "\n".join(lines) + "\n"
+
+
+def update_docs(path: Path, text: str) -> None:
+    """Put `text` between the two markers of a Markdown file."""
+    before, rest = path.read_text(encoding="utf-8").split(TABLE_BEGINS, 1)
+    after = rest.split(TABLE_ENDS, 1)[1]
+    whole = f"{before}{TABLE_BEGINS}\n{text}{TABLE_ENDS}{after}"
+    path.write_text(whole, encoding="utf-8")
 
 
 def all_met(rows: Sequence[Row]) -> bool:
