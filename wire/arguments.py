@@ -172,11 +172,12 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
                 raise QueueError(ER_ILLEGAL_PARAMS, "put_many: argument #1 should be an array")
             for number in range(1, reader.read_array_header() + 1):
                 items.append(_read_item(reader, args, base, number))
-        common_at = reader.tell() - base
-        for _ in range(count - 1):
+        common_at = common_end = reader.tell() - base
+        if count > 1:
             reader.skip()
-            if _ == 0:
-                common_end = reader.tell() - base
+            common_end = reader.tell() - base
+        for _ in range(count - 2):
+            reader.skip()
         complete = reader.tell() - base == len(args)
     except UNREADABLE:
         complete = False
@@ -186,7 +187,7 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
     if not complete:
         _skimmer.replace()
         raise malformed("arguments of put_many")
-    return items, _options(args[common_at:common_end]) if count > 1 else None
+    return items, _options(args[common_at:common_end]) if common_end > common_at else None
 
 
 def _read_item(reader: Unpacker, args: bytes, base: int, number: int) -> tuple[bytes, Any]:
@@ -208,7 +209,9 @@ def _read_item(reader: Unpacker, args: bytes, base: int, number: int) -> tuple[b
 
 
 def _is_array(data: bytes, at: int) -> bool:
-    mark = data[at] if at < len(data) else 0
+    if at >= len(data):
+        raise ValueError("incomplete")
+    mark = data[at]
     return mark & 0xF0 == 0x90 or mark == 0xDC or mark == 0xDD
 
 
@@ -277,11 +280,11 @@ def first_id(args: bytes) -> int:
 
 
 def check_nesting(raw: bytes, depth_max: int) -> None:
-    """Raise QueueError 20 if `raw` nests containers deeper than `depth_max` or is malformed.
+    """Raise QueueError 20 if `raw`, one MessagePack value, nests containers deeper than that.
 
     A container that holds nothing counts as a value. Limits above what the MessagePack library
-    itself can skip over (1024) mean that number. Bytes with few container markers in them, which
-    is nearly all, are passed without a closer look, malformed or not.
+    itself can skip over (1024) mean that number. Not a check of form: bytes with few container
+    markers in them, which is nearly all, pass without a closer look.
     """
     if len(raw) <= depth_max:
         return

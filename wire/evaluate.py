@@ -190,7 +190,8 @@ class _Reader:
         keys = self._keys(tuple(fields))
         args = self._values(last.args)
         if last.method is None:
-            if not keys or not all(isinstance(key, str) for key in keys):
+            depth = 1 if path.root == "queue" else 2
+            if not 1 <= len(keys) <= depth or not all(isinstance(key, str) for key in keys):
                 raise lua.NotUnderstood
             return CallFunction(".".join((path.root, *keys)), args, returns)
         if path.root == "queue" and len(keys) == 2 and keys[0] == "tube":
