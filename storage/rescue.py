@@ -1,0 +1,183 @@
+"""Cutting a diverged end off the log, after saving every record of it under `rescue/`.
+
+A rescue file is a sealed segment of one term, `rescue/<term>-<first lsn>.wal`. Whether to cut,
+and what becomes of the saved records, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from model.errors import StorageError
+from model.record import FrameHeader, Record, decode_body, encode_frame
+from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
+from storage.meta import Meta
+from storage.segment import (
+    SEGMENT_HEADER_SIZE,
+    SUFFIX,
+    SegmentInfo,
+    SegmentReader,
+    encode_segment_header,
+    whole_frame,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Records `first_lsn .. last_lsn` left the log; `rescue` names the files that hold them."""
+
+    first_lsn: int
+    last_lsn: int
+    rescue: list[str]
+
+    @property
+    def records(self) -> int:
+        return self.last_lsn - self.first_lsn + 1
+
+
+def rescue_names(disk: Disk) -> list[str]:
+    """Rescue files of the directory, by term and LSN."""
+    return [n for n in disk.list() if n.startswith(RESCUE_PREFIX) and n.endswith(SUFFIX)]
+
+
+def read_rescue(
+    disk: Disk, meta: Meta, name: str
+) -> Iterator[tuple[FrameHeader, bytes, list[Record]]]:
+    """(header, whole frame, records) of each frame of a rescue file. Raises `StorageError`."""
+    reader = SegmentReader(disk, name, meta, rescue=True)
+    for header, body in reader.frames():
+        yield header, whole_frame(header, body), decode_body(body, header.count)
+    if reader.footer is None:
+        raise StorageError(name, reader.info.size, "rescue file has no footer")
+
+
+def save_from(disk: Disk, meta: Meta, segments: list[SegmentInfo], lsn: int) -> list[str]:
+    """Copy every record from `lsn` on to rescue files, durably. Returns their names."""
+    names: list[str] = []
+    writer: _Writer | None = None
+    for info in segments:
+        if info.last_lsn < lsn:
+            continue
+        if writer is not None and writer.info.term != info.term:
+            names.append(writer.finish())
+            writer = None
+        for header, body in SegmentReader(disk, info.name, meta, info.size).frames():
+            if header.last_lsn < lsn:
+                continue
+            first_lsn = max(header.first_lsn, lsn)
+            if writer is None:
+                writer = _Writer(disk, meta, info, first_lsn)
+            records = decode_body(body, header.count)[first_lsn - header.first_lsn :]
+            if first_lsn == header.first_lsn:
+                frame = whole_frame(header, body)
+            else:
+                frame = _part(info, records, first_lsn, header.commit_lsn)
+            writer.add(frame, records)
+    if writer is not None:
+        names.append(writer.finish())
+    return names
+
+
+def _part(info: SegmentInfo, records: list[Record], first_lsn: int, commit_lsn: int) -> bytes:
+    """A frame of some records of a frame: the codec gives the same bytes for the same values."""
+    return encode_frame(records, info.term.number, info.term.id, first_lsn, commit_lsn)
+
+
+class _Writer:
+    """One rescue file, written aside and renamed when it is complete."""
+
+    def __init__(self, disk: Disk, meta: Meta, source: SegmentInfo, first_lsn: int) -> None:
+        self.disk, self.meta = disk, meta
+        term = source.term
+        self.name = f"{RESCUE_PREFIX}{term.number:010d}-{first_lsn:020d}{SUFFIX}"
+        self.aside = self.name + SUFFIX_IN_PROGRESS
+        header = encode_segment_header(meta, term, first_lsn)
+        self.info = SegmentInfo(
+            self.name, term, first_lsn, first_lsn - 1, SEGMENT_HEADER_SIZE, header=header
+        )
+        if self.aside in disk.list():
+            disk.remove(self.aside)
+        self.handle = disk.create(self.aside)
+        append_all(disk, self.handle, header)
+
+    def add(self, frame: bytes, records: list[Record]) -> None:
+        info = self.info
+        append_all(self.disk, self.handle, frame)
+        if not info.frames:
+            info.first_time_us = records[0][0]
+        info.last_time_us = records[-1][0]
+        info.frames += 1
+        info.size += len(frame)
+        info.last_lsn += len(records)
+
+    def finish(self) -> str:
+        """Make the file durable. One that is there already and holds more is kept instead.
+
+        A cut that was interrupted and runs again finds fewer records than the first time.
+        """
+        append_all(self.disk, self.handle, self.info.footer())
+        self.disk.sync(self.handle)
+        self.disk.close(self.handle)
+        if self.name in self.disk.list() and self._kept_lsn() > self.info.last_lsn:
+            self.disk.remove(self.aside)
+        else:
+            self.disk.rename(self.aside, self.name)
+        self.disk.sync_dir()
+        return self.name
+
+    def _kept_lsn(self) -> int:
+        reader = SegmentReader(self.disk, self.name, self.meta, rescue=True)
+        footer = reader.peek_footer()
+        return footer.last_lsn if footer is not None else 0
+
+
+def cut_from(disk: Disk, meta: Meta, segments: list[SegmentInfo], lsn: int) -> None:
+    """Remove every record from `lsn` on, newest segment first; `segments` follows.
+
+    The segment `lsn` falls into stays as the unsealed newest one, unless nothing of it is left.
+    """
+    while segments and segments[-1].first_lsn >= lsn:
+        disk.remove(segments[-1].name)
+        segments.pop()
+        disk.sync_dir()
+    if not segments or segments[-1].last_lsn < lsn:
+        return
+    old = segments.pop()
+    reader = SegmentReader(disk, old.name, meta, old.size)
+    kept = reader.info
+    for header, body in reader.frames():
+        if header.last_lsn >= lsn:
+            break
+    # The reader has counted the frame at which the cut falls, too.
+    position = kept.size - len(whole_frame(header, body))
+    new = SegmentInfo(
+        old.name, old.term, old.first_lsn, header.first_lsn - 1, position, header=kept.header
+    )
+    new.frames = kept.frames - 1
+    new.index = [mark for mark in kept.index if mark[0] < header.first_lsn]
+    records = decode_body(body, header.count)[: lsn - header.first_lsn]
+    new.first_time_us, new.last_time_us = old.first_time_us, old.last_time_us
+    if records:
+        frame = _part(new, records, header.first_lsn, header.commit_lsn)
+        _replace_end(disk, new, frame)
+        new.last_lsn, new.size = lsn - 1, position + len(frame)
+        new.last_time_us = records[-1][0]
+        new.frames += 1
+    else:
+        disk.truncate(old.name, position)
+    segments.append(new)
+
+
+def _replace_end(disk: Disk, info: SegmentInfo, frame: bytes) -> None:
+    """Give the segment a new last frame at `info.size`, by way of a copy: all or nothing."""
+    aside = info.name + SUFFIX_IN_PROGRESS
+    if aside in disk.list():
+        disk.remove(aside)
+    handle = disk.create(aside)
+    append_all(disk, handle, disk.read(info.name, 0, info.size))
+    append_all(disk, handle, frame)
+    disk.sync(handle)
+    disk.close(handle)
+    disk.rename(aside, info.name)
+    disk.sync_dir()

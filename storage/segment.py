@@ -1,0 +1,326 @@
+"""One log segment: its header and footer, and a reader that verifies every frame it hands out.
+
+A segment holds frames of exactly one term, in LSN order without gaps; only the newest may lack
+its footer. Nothing here decides what damage means: the reader names it, recovery judges it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from model.errors import StorageError
+from model.record import (
+    FRAME_MAGIC,
+    HEADER_SIZE,
+    FrameError,
+    FrameHeader,
+    decode_header,
+    frame_body,
+)
+from storage.blocks import (
+    FORMAT_VERSION,
+    Window,
+    block_seed,
+    check_owner,
+    decode_block,
+    encode_fixed,
+    unpack,
+)
+from storage.disk import Disk
+from storage.meta import Meta
+
+HEADER_MAGIC = b"TQh1"
+FOOTER_MAGIC = b"TQe1"
+#: Fixed sizes: a footer is found from the end of a file, a torn header is known by the length.
+SEGMENT_HEADER_SIZE = 1024
+FOOTER_SIZE = 160
+SUFFIX = ".wal"
+#: Every so many bytes a frame's place is kept in mind, so that readers need not start in front.
+INDEX_BYTES = 256 << 10
+
+_FRAME = struct.Struct(">4sIIIQIQ")
+assert _FRAME.size == HEADER_SIZE, "the frame header is laid out in model/record.py"
+
+TermFields = tuple[int, bytes, bytes | None, int, str, bool]
+
+
+class Term(NamedTuple):
+    """One reign of one node: lineages are compared by `id`, never by `number` alone."""
+
+    number: int
+    id: bytes
+    parent: bytes | None
+    start_lsn: int
+    node: str
+    solo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """Who wrote a segment, in which term, and the LSN of its first record."""
+
+    cluster: bytes
+    node: bytes
+    term: Term
+    first_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a sealed segment holds. Times are the records' own, in microseconds."""
+
+    first_lsn: int
+    last_lsn: int
+    first_time_us: int
+    last_time_us: int
+    frames: int
+    records: int
+
+
+@dataclass(slots=True)
+class SegmentInfo:
+    """A segment as the log keeps it in mind. `size` in bytes; `last_lsn` < `first_lsn` if empty."""
+
+    name: str
+    term: Term
+    first_lsn: int
+    last_lsn: int
+    size: int
+    sealed: bool = False
+    frames: int = 0
+    first_time_us: int = 0
+    last_time_us: int = 0
+    #: The encoded header: it seeds the footer's CRC.
+    header: bytes = field(default=b"", repr=False)
+    #: (first LSN, position) of some frames, ascending.
+    index: list[tuple[int, int]] = field(default_factory=list, repr=False)
+
+    @property
+    def records(self) -> int:
+        return self.last_lsn - self.first_lsn + 1
+
+    def footer(self) -> bytes:
+        """The footer that seals this segment at its present size."""
+        value = [
+            self.first_lsn,
+            self.last_lsn,
+            self.first_time_us,
+            self.last_time_us,
+            self.frames,
+            self.records,
+        ]
+        return encode_fixed(FOOTER_MAGIC, value, FOOTER_SIZE, block_seed(self.header, self.size))
+
+
+def segment_name(first_lsn: int) -> str:
+    return f"{first_lsn:020d}{SUFFIX}"
+
+
+def name_lsn(name: str, suffix: str) -> int | None:
+    """The LSN a log or snapshot file is named after; None for other files."""
+    stem = name.removesuffix(suffix)
+    if stem == name or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)
+
+
+def segment_names(disk: Disk) -> list[str]:
+    """Log segments of a directory, oldest first."""
+    return [name for name in disk.list() if name_lsn(name, SUFFIX) is not None]
+
+
+def encode_segment_header(meta: Meta, term: Term, first_lsn: int) -> bytes:
+    """Always `SEGMENT_HEADER_SIZE` bytes. Raises `ValueError` for a node name that is too long."""
+    value = {
+        "version": FORMAT_VERSION,
+        "cluster": meta.cluster,
+        "node": meta.node,
+        "term": list(term),
+        "first_lsn": first_lsn,
+    }
+    return encode_fixed(HEADER_MAGIC, value, SEGMENT_HEADER_SIZE)
+
+
+def term_from(value: Any) -> Term:
+    """A term out of a verified body. Raises `FrameError` when it is none."""
+    if not isinstance(value, list) or len(value) != 6:
+        raise FrameError("term is not a list of six fields")
+    term = Term(*value)
+    if not isinstance(term.number, int) or not isinstance(term.id, bytes) or len(term.id) != 16:
+        raise FrameError("term has no number or no id of 16 bytes")
+    return term
+
+
+def decode_segment_header(
+    data: bytes, name: str, cluster: bytes, node: bytes | None
+) -> SegmentHeader:
+    """The header at the start of `data`. Raises `FrameError` if damaged, `StorageError` if alien."""
+    value = unpack(decode_block(data, 0, HEADER_MAGIC))
+    fields = check_owner(name, value, cluster, node)
+    term, first_lsn = term_from(fields.get("term")), fields.get("first_lsn")
+    if not isinstance(first_lsn, int) or first_lsn < term.start_lsn:
+        raise FrameError(f"first LSN {first_lsn} is before its term's {term.start_lsn}")
+    return SegmentHeader(fields["cluster"], fields["node"], term, first_lsn)
+
+
+def whole_frame(header: FrameHeader, body: memoryview) -> bytes:
+    """The frame's bytes as they stand in the file."""
+    return _FRAME.pack(FRAME_MAGIC, *header) + body
+
+
+class SegmentReader:
+    """Frames of one segment, front to back, each verified. Memory: a window plus one frame.
+
+    `info` grows as frames are read, so after the last one (or at an error) it describes the valid
+    part: `info.size` is where it ends, `info.last_lsn` its last record. Raises `StorageError`
+    naming file, position and reason at the first byte that is not as it should be.
+    """
+
+    def __init__(
+        self, disk: Disk, name: str, meta: Meta, size: int | None = None, rescue: bool = False
+    ) -> None:
+        """Reads and verifies the header. `rescue`: any node of the cluster may have written it."""
+        self._window = Window(disk, name, size)
+        self.name = name
+        data, at = self._window.at(0, SEGMENT_HEADER_SIZE)
+        header = data[at : at + SEGMENT_HEADER_SIZE]
+        try:
+            fields = decode_segment_header(
+                header, name, meta.cluster, None if rescue else meta.node
+            )
+        except FrameError as error:
+            raise StorageError(name, 0, f"segment header: {error.reason}") from error
+        if not rescue and segment_name(fields.first_lsn) != name:
+            raise StorageError(name, 0, f"header says first LSN {fields.first_lsn}")
+        self.term = fields.term
+        self.first_lsn = fields.first_lsn
+        self.footer: Footer | None = None
+        self.info = SegmentInfo(
+            name,
+            fields.term,
+            fields.first_lsn,
+            fields.first_lsn - 1,
+            SEGMENT_HEADER_SIZE,
+            header=header,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return self._window.size
+
+    def frames(
+        self, start: tuple[int, int] | None = None
+    ) -> Iterator[tuple[FrameHeader, memoryview]]:
+        """(header, verified body) of each frame, the footer checked at the end.
+
+        `start`: a frame's (first LSN, position) from an index, to begin there; the footer's
+        counts are then taken as they are.
+        """
+        window, info, term_id, number = self._window, self.info, self.term.id, self.term.number
+        size, position, mark_at = window.size, SEGMENT_HEADER_SIZE, 0
+        if start is not None:
+            info.last_lsn, position = start[0] - 1, start[1]
+        try:
+            while position < size:
+                buffer, at = window.at(position, HEADER_SIZE)
+                if buffer[at : at + 4] == FOOTER_MAGIC:
+                    self._check_footer(position, start is None)
+                    return
+                header = decode_header(buffer, at)
+                total = HEADER_SIZE + header.length
+                if at + total > len(buffer):
+                    buffer, at = window.at(position, total)
+                body = frame_body(buffer, at, header, term_id)
+                if header.term != number:
+                    raise FrameError(f"frame of term {header.term} in a segment of term {number}")
+                if header.first_lsn != info.last_lsn + 1:
+                    raise FrameError(f"LSN {header.first_lsn} follows {info.last_lsn}")
+                if not header.count:
+                    raise FrameError("frame without records")
+                if position >= mark_at:
+                    info.index.append((header.first_lsn, position))
+                    mark_at = position + INDEX_BYTES
+                position += total
+                info.size = position
+                info.last_lsn += header.count
+                info.frames += 1
+                yield header, body
+        except FrameError as error:
+            raise StorageError(self.name, position, error.reason) from error
+
+    def _check_footer(self, position: int, counted: bool) -> None:
+        """The footer must be whole, the last thing in the file, and agree with the frames."""
+        footer = self._footer_at(position)
+        if position + FOOTER_SIZE != self.size:
+            raise FrameError(f"{self.size - position - FOOTER_SIZE} bytes follow the footer")
+        info = self.info
+        said = (footer.first_lsn, footer.last_lsn, footer.frames, footer.records)
+        read = (info.first_lsn, info.last_lsn, info.frames, info.records)
+        if counted and said != read:
+            raise FrameError(f"footer says {said} (LSNs, frames, records), the file holds {read}")
+        self._seal(footer)
+
+    def _footer_at(self, position: int) -> Footer:
+        buffer, at = self._window.at(position, FOOTER_SIZE)
+        value = unpack(
+            decode_block(buffer, at, FOOTER_MAGIC, block_seed(self.info.header, position))
+        )
+        if not isinstance(value, list) or len(value) != 6:
+            raise FrameError("footer is not a list of six numbers")
+        return Footer(*value)
+
+    def _seal(self, footer: Footer) -> None:
+        self.footer = footer
+        self.info.sealed = True
+        self.info.size = self.size
+        self.info.first_time_us = footer.first_time_us
+        self.info.last_time_us = footer.last_time_us
+
+    def peek_footer(self) -> Footer | None:
+        """The footer of a sealed segment, found from the end; None when it has none there."""
+        position = self.size - FOOTER_SIZE
+        if position < SEGMENT_HEADER_SIZE:
+            return None
+        try:
+            footer = self._footer_at(position)
+        except FrameError:
+            return None
+        return footer if footer.first_lsn == self.first_lsn else None
+
+    def skip(self, footer: Footer) -> None:
+        """Take the footer's word for the whole segment, its frames unread."""
+        self.info.last_lsn = footer.last_lsn
+        self.info.frames = footer.frames
+        self._seal(footer)
+
+    def follows_valid(self, position: int) -> int | None:
+        """Where, behind the damage at `position`, something valid stands; None if nothing does.
+
+        A torn write has nothing behind it; damage with a whole frame behind it was once durable.
+        """
+        data, base = self._window.at(position, self.size - position)
+        end = base + self.size - position
+        for magic in (FRAME_MAGIC, FOOTER_MAGIC):
+            at = data.find(magic, base + 1, end)
+            while at >= 0:
+                if self._valid_at(data, at, position + at - base, magic):
+                    return position + at - base
+                at = data.find(magic, at + 1, end)
+        return None
+
+    def _valid_at(self, data: bytes, at: int, position: int, magic: bytes) -> bool:
+        try:
+            if magic == FOOTER_MAGIC:
+                decode_block(data, at, FOOTER_MAGIC, block_seed(self.info.header, position))
+                return True
+            header = decode_header(data, at)
+            if header.term != self.term.number or header.first_lsn <= self.info.last_lsn:
+                return False
+            frame_body(data, at, header, self.term.id)
+        except FrameError:
+            return False
+        return True
