@@ -142,6 +142,22 @@ class Driver(ABC):
     def counts(self) -> dict[str, int]:
         """Number of taken, buried, ready and delayed tasks, O(1)."""
 
+    # Batches: all or nothing is the engine's business; override only to be faster.
+
+    def put_many(
+        self, items: list[tuple[bytes, dict[str, Any] | None]], now: int
+    ) -> list[Row]:
+        return [self.put(data, opts, now) for data, opts in items]
+
+    def take_many(self, count: int, now: int) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < count and (row := self.take(now)) is not None:
+            rows.append(row)
+        return rows
+
+    def delete_many(self, ids: list[int], now: int) -> list[Row]:
+        return [self.delete(task_id, now) for task_id in ids]
+
     def expire(self, task_id: int, now: int) -> list[Event]:
         """One due deadline of one task (see spaces.index.DeadlineIndex)."""
         raise NotImplementedError

@@ -57,3 +57,22 @@ class Fifo(StatusDriver):
 
     def touch(self, task_id: int, delta_us: int, now: int) -> Row:
         raise DriverMisuse("fifo queue does not support touch")
+
+    def put_many(
+        self, items: list[tuple[bytes, dict[str, Any] | None]], now: int
+    ) -> list[Row]:
+        first = self.space.next_id
+        rows: list[Row] = [(first + n, "r", item[0]) for n, item in enumerate(items)]
+        if rows:
+            self.space.insert_many(rows)
+        return rows
+
+    def take_many(self, count: int, now: int) -> list[Row]:
+        old = self.status.take_ready(count)
+        new: list[Row] = [(row[0], "t", row[2]) for row in old]
+        if old:
+            self.space.update_many(old, new, self.status, 1, "t")
+        return new
+
+    def delete_many(self, ids: list[int], now: int) -> list[Row]:
+        return self.space.delete_many(ids) if ids else []

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from drivers.base import DriverMisuse, StatusDriver, sub_queue_name
 from model.record import SET
-from spaces.index import StatusIndex, SubQueueIndex
+from spaces.index import CountingStatusIndex, SubQueueIndex
 from spaces.space import IndexShape, Row, Space
 
 FIELDS = (("task_id", "unsigned"), ("status", "string"), ("utube", "string"), ("data", "*"))
@@ -39,7 +39,7 @@ class Utube(StatusDriver):
             space_id,
             name,
             FIELDS,
-            indexes=(StatusIndex(), SubQueueIndex(2)),
+            indexes=(CountingStatusIndex(), SubQueueIndex(2)),
             shapes=SHAPES,
             temporary=temporary,
             raw=3,

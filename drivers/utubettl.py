@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from drivers.base import sub_queue_name
 from drivers.deadlines import NEXT_EVENT, PRI, due
 from drivers.fifottl import TtlDriver
-from spaces.index import DeadlineIndex, StatusIndex, SubQueueIndex
+from spaces.index import CountingStatusIndex, DeadlineIndex, SubQueueIndex
 from spaces.space import IndexShape, Row, Space
 
 UTUBE = 7
@@ -52,7 +52,7 @@ class UtubeTtl(TtlDriver):
             name,
             FIELDS,
             indexes=(
-                StatusIndex(PRI),
+                CountingStatusIndex(PRI),
                 SubQueueIndex(UTUBE, PRI),
                 DeadlineIndex(NEXT_EVENT, due),
             ),

@@ -1,7 +1,8 @@
 """Calls on many tasks at once: one transaction, one record, all or nothing.
 
 put_many([[data, opts], ...], common opts) / take_many(count, timeout) / ack_many([id, ...]) /
-release_many([id, ...], opts). Results are lists of tasks in the order of the arguments.
+release_many([id, ...], opts). A put answers with the new ids, a take with tasks, the others with
+how many it was.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import arguments
 from engine.clients import PENDING, Client, Delivery, _Sentinel
-from model.errors import failure, task_not_found
+from model.errors import failure, not_taken, task_not_found
 from model.record import KIND_ACK_MANY, KIND_PUT_MANY, KIND_RELEASE_MANY, KIND_TAKE_MANY
 
 if TYPE_CHECKING:
@@ -23,19 +24,20 @@ BATCH_MAX = 10_000
 
 def put_many(
     tube: Tube, client: Client, items: list[tuple[bytes, Any]], common: Any = None
-) -> list[Row]:
-    """New tasks from (raw payload, options); `common` options hold where an item has none."""
+) -> list[int]:
+    """New tasks from (raw payload, options); `common` options hold where an item has none.
+
+    Returns their ids.
+    """
     _check_size(len(items))
     common = None if common is None else arguments.put_options(common)
     engine = tube.engine
     driver = tube.driver
     if driver.capacity and len(tube.space.rows) + len(items) > driver.capacity:
         raise failure(f"No room for {len(items)} tasks (capacity {driver.capacity})")
-    put = driver.put
-    now = engine.now
-    rows: list[Row] = []
-    for data, opts in items:
-        rows.append(put(data, common if opts is None else _merge(common, opts), now))
+    if common is not None or any(item[1] is not None for item in items):
+        items = [(data, _merge(common, opts)) for data, opts in items]
+    rows = driver.put_many(items, engine.now)
     tube.calls["put"] += len(rows)
     engine.commit(KIND_PUT_MANY, client.session)
     if tube.callback is not None:
@@ -43,7 +45,7 @@ def put_many(
             tube.notify(row, "put")
     if tube.waiters:
         engine.woken.append(tube)
-    return _normal(tube, rows)
+    return [row[0] for row in rows]
 
 
 def _merge(common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:
@@ -61,57 +63,60 @@ def take_many(
     _check_size(count)
     wait_us = arguments.timeout_us(timeout)
     engine = tube.engine
-    session = engine.sessions.of(client)
-    take = tube.driver.take
-    now = engine.now
-    rows: list[Row] = []
-    while len(rows) < count and (row := take(now)) is not None:
-        tube.own(row[0], client, session)
-        if token:
-            row = Delivery((row[0], row[1], engine.last_delivery, row[-1]))
-        rows.append(row)
-    if not rows and count and wait_us:
-        engine.commit(KIND_TAKE_MANY, session)
+    rows = tube.driver.take_many(count, engine.now)
+    if not rows:
+        if not count or not wait_us:
+            return []
         waiter = engine.park(client, ticket, tube, wait_us, token)
         waiter.many = count
         tube.waiters[waiter.id] = waiter
         return PENDING
+    session = engine.sessions.of(client)
+    first = max(engine.last_delivery + 1, engine.now)
+    engine.last_delivery = first + len(rows) - 1
+    tube_id, client_id = tube.id, client.id
+    owned = [(tube_id, row[0], client_id, session, first + n) for n, row in enumerate(rows)]
+    tube.taken.own_many(owned, session)
     tube.calls["take"] += len(rows)
     engine.commit(KIND_TAKE_MANY, session)
     if tube.callback is not None:
         for row in rows:
             tube.notify(row, "take")
-    return rows if token else _normal(tube, rows)
+    rows = _normal(tube, rows)
+    if token:
+        return [Delivery((row[0], row[1], first + n, row[-1])) for n, row in enumerate(rows)]
+    return rows
 
 
-def ack_many(tube: Tube, client: Client, ids: Any) -> list[Row]:
-    """Finish tasks, each an id or [id, token]; if one may not be acked, none is."""
-    wanted = _owned(tube, client, ids)
+def ack_many(tube: Tube, client: Client, ids: Any) -> int:
+    """Finish tasks, each an id or [id, token]; if one may not be acked, none is. How many."""
+    wanted = list(_owned(tube, client, ids))
+    if not wanted:
+        return 0
     engine = tube.engine
-    delete = tube.driver.delete
-    rows = []
-    for task_id in wanted:
-        rows.append(delete(task_id, engine.now))
-        tube.taken.delete((tube.id, task_id))
+    session = client.session
+    assert session is not None
+    rows = tube.driver.delete_many(wanted, engine.now)
+    tube.taken.disown_many(tube.id, wanted, session)
     tube.calls["ack"] += len(rows)
     tube.done += len(rows)
-    engine.commit(KIND_ACK_MANY, client.session)
+    engine.commit(KIND_ACK_MANY, session)
     if tube.callback is not None:
         for row in rows:
-            tube.notify(row, "delete")
+            tube.notify((row[0], "-", *row[2:]), "delete")
     if tube.waiters or tube.blocked:
         engine.woken.append(tube)
-    return _normal(tube, rows)
+    return len(rows)
 
 
-def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> list[Row]:
-    """Give tasks back, each an id or [id, token]; if one may not be released, none is."""
+def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
+    """Give tasks back, each an id or [id, token]; if one may not be released, none is. How many."""
     opts = arguments.release_options(opts)
     rows = [tube.give_back(task_id, opts) for task_id in _owned(tube, client, ids)]
     tube.engine.commit(KIND_RELEASE_MANY, client.session)
     for row in rows:
         tube.readied(row, "release")
-    return _normal(tube, rows)
+    return len(rows)
 
 
 def _owned(tube: Tube, client: Client, ids: Any) -> dict[int, None]:
@@ -120,21 +125,35 @@ def _owned(tube: Tube, client: Client, ids: Any) -> dict[int, None]:
         raise failure(f"Invalid list of tasks: expected an array, got {arguments.lua_type(ids)}")
     _check_size(len(ids))
     rows = tube.space.rows
+    owners = tube.taken.rows
+    tube_id, session = tube.id, client.session
     wanted: dict[int, None] = {}
     for item in ids:
-        token = None
-        if type(item) is list:
-            if len(item) != 2:
-                raise failure("Invalid list of tasks: expected ids or [id, token] pairs")
-            item, token = item
-        task_id = arguments.task_id(item, 2)
-        tube.check_owner(client, task_id, token)
+        if type(item) is int:
+            owner = owners.get((tube_id, item))
+            if owner is None or owner[3] != session:
+                raise not_taken()
+            task_id = item
+        else:
+            task_id = _checked(tube, client, item)
         if task_id not in rows:
             raise task_not_found(task_id)
-        if task_id in wanted:
-            raise failure(f"Task {task_id} stands twice in the list")
         wanted[task_id] = None
+    if len(wanted) != len(ids):
+        raise failure("A task stands twice in the list")
     return wanted
+
+
+def _checked(tube: Tube, client: Client, item: Any) -> int:
+    """One id in another shape than a plain integer, its owner (and token) checked."""
+    token = None
+    if type(item) is list:
+        if len(item) != 2:
+            raise failure("Invalid list of tasks: expected ids or [id, token] pairs")
+        item, token = item
+    task_id = arguments.task_id(item, 2)
+    tube.check_owner(client, task_id, token)
+    return task_id
 
 
 def _check_size(count: int) -> None:

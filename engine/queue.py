@@ -29,13 +29,14 @@ from model.record import (
     KIND_OTHER,
     KIND_SESSION,
     KIND_STARTUP,
+    KIND_TERM,
     KIND_TTL,
     KIND_TTR,
+    TERM,
     TRUNCATE,
     Record,
 )
 from model.task import NEVER_US
-from spaces.index import GroupIndex
 from spaces.space import IndexShape, Row, Space
 from spaces.store import Store
 
@@ -82,7 +83,8 @@ class Engine:
         self.on_grants_changed: Callable[[], None] = lambda: None
         self._waiter_id = 0
         self.store = Store(self._build_space)
-        self.taken = self.store.add(taken_space())
+        self.taken = taken_space()
+        self.store.add(self.taken)
         self.catalogue = self.store.add(
             queue_space(CatalogueIndex(self._tube_appears, self._tube_goes))
         )
@@ -111,6 +113,12 @@ class Engine:
         records = self.records
         self.records = []
         return records
+
+    def write_term(self, term: tuple[Any, ...]) -> None:
+        """(number, id, parent, start_lsn, node, solo): the first record under a new term."""
+        self.store.lineage.append(term)
+        self.store.ops.append((TERM, *term))
+        self.commit(KIND_TERM, None)
 
     def noop(self) -> None:
         """A record that changes nothing: proof that this node can write in its term."""
@@ -226,22 +234,17 @@ class Engine:
 
     # -- ownership -------------------------------------------------------------------------------
 
-    def _owned(self) -> dict[Any, dict[Any, None]]:
-        index = self.taken.indexes[0]
-        assert isinstance(index, GroupIndex)
-        return index.groups
-
     def owns_tasks(self, session: bytes) -> bool:
-        return session in self._owned()
+        return session in self.taken.by_session
 
     def release_tasks_of(self, session: bytes) -> None:
         """Give back everything a session holds; one broken task does not keep the others."""
         released: list[tuple[Tube, Row]] = []
         by_id = {tube.id: tube for tube in self.tubes.values()}
-        for tube_id, task_id in sorted(self._owned().get(session, ())):
+        for tube_id, task_id in sorted(self.taken.by_session.get(session, ())):
             tube = by_id.get(tube_id)
             if tube is None or task_id not in tube.space.rows:
-                self.taken.delete((tube_id, task_id))
+                self.taken.disown(tube_id, task_id)
                 self.report(f"Inconsistent queue state: task {task_id} of tube {tube_id} not found")
                 continue
             mark = len(self.store.ops), len(self.store.undo)
@@ -287,7 +290,7 @@ class Engine:
         for key in list(self.taken.rows):
             tube_of = ids.get(key[0])
             if tube_of is None or (row := tube_of.space.rows.get(key[1])) is None or row[1] != "t":
-                self.taken.delete(key)
+                self.taken.disown(*key)
         self.commit(KIND_STARTUP, None)
         for tube in self.tubes.values():
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from model.record import DELETE, DELETE_MANY, INSERT, INSERT_MANY
 from spaces.index import GroupIndex, Index
 from spaces.space import IndexShape, Row, Space
 
@@ -64,8 +65,81 @@ def queue_space(index: Index) -> Space:
     )
 
 
-def taken_space() -> Space:
-    return Space(
+class TakenSpace(Space):
+    """Who holds what. Every take and ack passes here, so the two changes are written out flat."""
+
+    __slots__ = ("by_session",)
+
+    def own(self, row: Row) -> None:
+        """Insert an ownership row, replacing a leftover of the same task."""
+        key = (row[0], row[1])
+        rows = self.rows
+        if key in rows:
+            self.delete(key)
+        rows[key] = row
+        group = self.by_session.get(row[3])
+        if group is None:
+            group = self.by_session[row[3]] = {}
+        group[key] = None
+        store = self.store
+        assert store is not None
+        store.undo.append((self, key, None))
+        if not self.temporary:
+            store.ops.append((INSERT, TAKEN_ID, row))
+
+    def own_many(self, rows: list[Row], session: bytes) -> None:
+        """Insert ownership rows of tasks nobody owns, all of one session."""
+        keyed = {(row[0], row[1]): row for row in rows}
+        store = self.store
+        assert store is not None
+        for key in keyed.keys() & self.rows.keys():
+            self.disown(*key)
+        self.rows.update(keyed)
+        self.by_session.setdefault(session, {}).update(dict.fromkeys(keyed))
+        store.undo.extend([(self, key, None) for key in keyed])
+        if not self.temporary:
+            store.ops.append((INSERT_MANY, TAKEN_ID, rows))
+
+    def disown_many(self, tube_id: int, ids: list[int], session: bytes) -> None:
+        """Remove the ownership rows of tasks that all belong to one session."""
+        store = self.store
+        assert store is not None
+        keys = [(tube_id, task_id) for task_id in ids]
+        pop = self.rows.pop
+        gone = [(self, key, pop(key)) for key in keys]
+        group = self.by_session[session]
+        for key in keys:
+            del group[key]
+        if not group:
+            del self.by_session[session]
+        store.undo.extend(gone)
+        if not self.temporary:
+            store.ops.append((DELETE_MANY, TAKEN_ID, keys))
+
+    def disown(self, tube_id: int, task_id: int) -> None:
+        """Remove an ownership row, if there is one."""
+        key = (tube_id, task_id)
+        row = self.rows.pop(key, None)
+        if row is None:
+            return
+        group = self.by_session[row[3]]
+        del group[key]
+        if not group:
+            del self.by_session[row[3]]
+        store = self.store
+        assert store is not None
+        store.undo.append((self, key, row))
+        if not self.temporary:
+            store.ops.append((DELETE, TAKEN_ID, key))
+
+    def clear(self) -> None:
+        self.by_session.clear()
+        super().clear()
+
+
+def taken_space() -> TakenSpace:
+    index = GroupIndex(TAKEN_SESSION, taken_key)
+    space = TakenSpace(
         TAKEN_ID,
         "_queue_taken_2",
         (
@@ -75,7 +149,7 @@ def taken_space() -> Space:
             ("session_uuid", "string"),
             ("taken_time", "unsigned"),
         ),
-        indexes=(GroupIndex(TAKEN_SESSION, taken_key),),
+        indexes=(index,),
         shapes=(
             IndexShape("task", [(0, "unsigned"), (1, "unsigned")]),
             IndexShape("uuid", [(3, "string")], unique=False),
@@ -83,6 +157,8 @@ def taken_space() -> Space:
         temporary=True,
         key_of=taken_key,
     )
+    space.by_session = index.groups
+    return space
 
 
 def shared_space(index: Index) -> Space:

@@ -144,12 +144,7 @@ class Tube:
         if delivery < engine.now:
             delivery = engine.now
         engine.last_delivery = delivery
-        taken = self.taken
-        key = (self.id, task_id)
-        if key in taken.rows:
-            # A leftover of a task that is no longer taken would otherwise own this one too.
-            taken.delete(key)
-        taken.insert((self.id, task_id, client.id, session, delivery))
+        self.taken.own((self.id, task_id, client.id, session, delivery))
 
     def check_owner(self, client: Client, task_id: int, token: Any) -> None:
         """Raise unless the client's session holds the task (under this very token, if given)."""
@@ -168,7 +163,7 @@ class Tube:
             raise task_not_found(task_id)
         engine = self.engine
         row = self.driver.delete(task_id, engine.now)
-        self.taken.delete((self.id, task_id))
+        self.taken.disown(self.id, task_id)
         self.calls["ack"] += 1
         self.done += 1
         engine.commit(KIND_ACK, client.session)
@@ -197,14 +192,9 @@ class Tube:
 
     def give_back(self, task_id: int, opts: dict[str, Any] | None) -> Row:
         row = self.driver.release(task_id, opts, self.engine.now)
-        self._disown(task_id)
+        self.taken.disown(self.id, task_id)
         self.calls["release"] += 1
         return row
-
-    def _disown(self, task_id: int) -> None:
-        key = (self.id, task_id)
-        if key in self.taken.rows:
-            self.taken.delete(key)
 
     def readied(self, row: Row, event: str) -> Row:
         """A task may have become ready (already committed): callback, consumers."""
@@ -247,7 +237,7 @@ class Tube:
         if row[1] == "!":
             return row if self.normalize is None else self.normalize(row)
         row = self.driver.bury(task_id, self.engine.now)
-        self._disown(task_id)
+        self.taken.disown(self.id, task_id)
         self.calls["bury"] += 1
         self.engine.commit(KIND_BURY, client.session)
         return self.readied(row, "bury")
@@ -266,7 +256,7 @@ class Tube:
         """Remove a task in any state, whoever holds it."""
         task_id = self._existing(task_id)
         row = self.driver.delete(task_id, self.engine.now)
-        self._disown(task_id)
+        self.taken.disown(self.id, task_id)
         self.calls["delete"] += 1
         self.done += 1
         self.engine.commit(KIND_DELETE, client.session)
@@ -275,7 +265,7 @@ class Tube:
     def truncate(self, client: Client) -> _Sentinel:
         """Remove all tasks; ids start at 0 again; owners of what was there own nothing."""
         for key in [key for key in self.taken.rows if key[0] == self.id]:
-            self.taken.delete(key)
+            self.taken.disown(*key)
         self.driver.truncate()
         self.engine.commit(KIND_TRUNCATE, client.session)
         if self.blocked:
@@ -344,7 +334,7 @@ class Tube:
             if event == "delete":
                 self.done += 1
             self.calls[event] = self.calls.get(event, 0) + 1
-            self._disown(task_id)
+            self.taken.disown(self.id, task_id)
             if event != "delete":
                 engine.commit(engine.event_kind(event), None)
             if row[1] == "-":

@@ -13,6 +13,9 @@ Shapes of the ops (fields counted from 0):
     (TRUNCATE, space_id)
     (TERM, number, id, parent, start_lsn, node, solo)
     (MARK, space_id, next_id)                           ids below next_id are spent (snapshots)
+    (INSERT_MANY, space_id, [row, ...])                 INSERT for each row
+    (SET_MANY, space_id, [key, ...], field, value, ...) the same SET for each key
+    (DELETE_MANY, space_id, [key, ...])                 DELETE for each key
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 INSERT, SET, DELETE, CREATE, DROP, TRUNCATE, TERM, MARK = 1, 2, 3, 4, 5, 6, 7, 8
+INSERT_MANY, SET_MANY, DELETE_MANY = 9, 10, 11
 OP_NAMES = {
     INSERT: "insert",
     SET: "set",
@@ -34,6 +38,9 @@ OP_NAMES = {
     TRUNCATE: "truncate",
     TERM: "term",
     MARK: "mark",
+    INSERT_MANY: "insert_many",
+    SET_MANY: "set_many",
+    DELETE_MANY: "delete_many",
 }
 FLAG_TEMPORARY = 1
 

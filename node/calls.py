@@ -23,7 +23,7 @@ from wire.arguments import (
     split_put_many,
     take_timeout,
 )
-from wire.replies import empty_reply, nil_reply, task_reply, values_reply
+from wire.replies import empty_reply, nil_reply, task_reply, tasks_reply, values_reply
 
 if TYPE_CHECKING:
     from node.connection import Connection
@@ -49,7 +49,10 @@ def reply(ticket: int, outcome: Any) -> bytes | None:
     if kind is Delivery:
         return values_reply(ticket >> 1, [visible(outcome)], bool(ticket & 1))
     if kind is list:
-        return values_reply(ticket >> 1, [[visible(row) for row in outcome]], bool(ticket & 1))
+        if outcome and type(outcome[0]) is tuple:
+            return tasks_reply(ticket >> 1, outcome)
+        visible_rows = [visible(row) if isinstance(row, tuple) else row for row in outcome]
+        return values_reply(ticket >> 1, [visible_rows], bool(ticket & 1))
     return values_reply(ticket >> 1, [outcome], bool(ticket & 1))
 
 
@@ -140,7 +143,7 @@ class TubeCalls:
                 values = plain(args)
                 options = argument(values, 1)
                 token = type(options) is dict and options.get("token") is True
-                row = take(connection, ticket, values[0], token)
+                row = take(connection, ticket, argument(values, 0), token)
             if type(row) is tuple:
                 return task_reply(ticket >> 1, row[0], row[1], row[-1])
             return reply(ticket, row)

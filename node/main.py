@@ -7,37 +7,256 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import os
 import secrets
 import signal
 import sys
 import uuid
-from importlib.metadata import entry_points
 from typing import Any
 
 import uvloop
 
-from drivers import BUILT_IN
 from engine import admin
-from engine.queue import Engine, check_driver
+from engine.queue import Engine
 from model.errors import QueueError, StorageError
+from node import plugins
 from node.clock import LogClock
 from node.config import Settings
 from node.core import Core, Identity, Limits
 from node.logging import Logger
+from node.recovered import open_storage
 from node.shell import Shell
 from node.snapshots import Snapshots, snapshot_now
 from node.users import Users
 from node.wal_writer import WalWriter
-from storage.files import FileDisk
-from storage.log import Log
-from storage.meta import open_meta
-from storage.recovery import Recovered, recover
-from storage.snapshot import SnapshotWriter, prune
 
+#: A client that does not take its last replies is not waited for longer than this.
 DRAIN_SECONDS = 3.0
-ENTRY_POINTS = "tandemq.drivers"
+EXIT_OK, EXIT_REFUSED, EXIT_DISK = 0, 1, 5
 
 
-def main_placeholder() -> None: ...
+def serve(settings: Settings) -> int:
+    """Run a node until SIGTERM or SIGINT. Prints one line `ready HOST:PORT` once it serves.
+
+    Returns 0 after an orderly end, 1 when something refuses to start, 5 when the log failed.
+    """
+    if not __debug__:
+        print("tandemq refuses to run with assertions off (python -O)", file=sys.stderr)
+        return EXIT_REFUSED
+    logger = Logger(settings.log.level, settings.log.format)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(Node(settings, logger).run())
+    except (StorageError, QueueError, plugins.PluginError, OSError) as error:
+        logger.error(str(error) or type(error).__name__)
+        return EXIT_REFUSED
+
+
+class Node:
+    """Everything one process holds."""
+
+    def __init__(self, settings: Settings, logger: Logger) -> None:
+        self.settings = settings
+        self.logger = logger
+        self.exit_code = EXIT_OK
+        self.ended = asyncio.Event()
+
+    def report(self, text: str, error: BaseException | None = None) -> None:
+        """One line in the log; a trace only for what should not happen."""
+        if error is None:
+            self.logger.warning(text)
+        else:
+            self.logger.exception(text, error)
+
+    async def run(self) -> int:
+        settings = self.settings
+        self.engine = Engine(plugins.load_drivers(settings.drivers), new_uuid, self.report)
+        self.engine.callbacks = plugins.load_callbacks(settings.on_task_change)
+        self.storage = open_storage(settings, self.engine, secrets.token_bytes, self.logger.info)
+        try:
+            return await self._serve()
+        finally:
+            self.storage.disk.release()
+
+    async def _serve(self) -> int:
+        settings, engine, storage = self.settings, self.engine, self.storage
+        self.clock = LogClock(storage.last_time_us)
+        engine.now = self.clock.now()
+        tls = settings.tls.context() if settings.tls is not None else None
+        self.core = core = self._core()
+        self.wal = wal = WalWriter(
+            storage.log, settings.wal.mode, lambda _turn: None, self._disk_failed
+        )
+        wal.durable_lsn = wal.written_lsn = core.commit_lsn = engine.lsn
+        self.shell = shell = Shell(
+            core,
+            wal,
+            self.clock,
+            lambda: secrets.token_bytes(32),
+            handshake_s=settings.limits.handshake_seconds,
+            idle_s=settings.limits.idle_seconds,
+            connections_max=settings.limits.connections_max,
+            log=self.logger.info,
+        )
+        self.snapshots = Snapshots(
+            core,
+            wal,
+            storage.new_snapshot,
+            storage.snapshot_published,
+            settings.snapshot.every_bytes,
+            shell.flush,
+            self.report,
+        )
+        core.handlers["box.snapshot"] = self._snapshot_call
+        core.handlers["box.cfg"] = self._cfg_call
+        self._begin()
+        host, port = await shell.listen(settings.listen_host, settings.listen_port, tls)
+        _settle_memory()
+        self._install_signals()
+        print(f"ready {host}:{port}", flush=True)
+        self.logger.info(f"{settings.name} serves on {host}:{port} in state {core.state}")
+        housekeeping = asyncio.create_task(self._housekeeping())
+        await self.ended.wait()
+        housekeeping.cancel()
+        await self._end()
+        return self.exit_code
+
+    def _core(self) -> Core:
+        settings, limits = self.settings, self.settings.limits
+        identity = Identity(
+            settings.name,
+            str(uuid.UUID(bytes=self.storage.meta.node)),
+            str(uuid.UUID(bytes=self.storage.meta.cluster)),
+            listen=settings.listen,
+            pid=os.getpid(),
+        )
+        core = Core(
+            self.engine,
+            identity,
+            Limits(
+                limits.frame_bytes_max,
+                limits.payload_bytes_max,
+                limits.output_bytes_max,
+                limits.nesting_max,
+            ),
+            Users(settings),
+            read_only_reply_nil=settings.compat.read_only_reply == "nil",
+        )
+        core.started_us = self.engine.now
+        return core
+
+    # -- role ------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """INIT to RUNNING, or WAITING on a node configured read-only."""
+        self.core.read_only = self.settings.read_only
+        if self.settings.read_only:
+            self.core.set_state("WAITING")
+            return
+        self._promote()
+
+    def _promote(self) -> None:
+        """Open a new term, release what nobody may still claim, serve."""
+        core, engine = self.core, self.engine
+        core.set_state("STARTUP")
+        term = self.storage.next_term(self.settings.name, secrets.token_bytes(16))
+        core.term, core.term_id = term[0], term[1]
+        self.storage.open_term(term)
+        engine.write_term(term)
+        queue = self.settings.queue
+        engine.configure(queue.ttr, queue.in_replicaset)
+        released = engine.start()
+        if released:
+            self.logger.info(f"released {released} tasks nobody holds any more")
+        core.set_state("RUNNING")
+        for tube in self.settings.tubes:
+            opts = {**tube.options, "if_not_exists": True}
+            admin.create_tube(engine, tube.name, tube.type, opts)
+        self.shell.flush()
+
+    def _demote(self) -> None:
+        """Stop serving: who waits is told, what is in flight is still written."""
+        core = self.core
+        core.set_state("ENDING")
+        self.engine.stop()
+        self.engine.wake_all(core.read_only_error())
+        core.set_state("WAITING")
+
+    def _cfg_call(self, connection: Any, ticket: int, args: bytes) -> bytes | None:
+        """`box.cfg{read_only = ...}`: the operator's switch over IPROTO."""
+        read_only = plugins.read_only_argument(args)
+        if read_only is not None and read_only != self.core.read_only:
+            self.core.read_only = read_only
+            if read_only:
+                self._demote()
+            else:
+                self._promote()
+        return plugins.empty(ticket)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def _snapshot_call(self, connection: Any, ticket: int, args: bytes) -> bytes | None:
+        """`box.snapshot()`: answers "ok" once the snapshot is on disk."""
+        task = self.snapshots.start()
+
+        def done(task: asyncio.Task[int]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if task.cancelled() or error is not None:
+                text = f"snapshot failed: {error or 'the node ends'}"
+                self.report(text)
+                connection.deliver(ticket, plugins.failure(text))
+            else:
+                connection.send(plugins.value(ticket, "ok"))
+            self.shell.ask_flush()
+
+        task.add_done_callback(done)
+        return None
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _install_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.ended.set)
+
+    def _disk_failed(self, error: StorageError) -> None:
+        """Nothing more is acknowledged from here on; the process ends and says why."""
+        self.logger.error(f"the log failed, nothing more is acknowledged: {error}")
+        self.exit_code = EXIT_DISK
+        self.ended.set()
+
+    async def _housekeeping(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.shell.sweep())
+            group.create_task(self._watch_log_size())
+
+    async def _watch_log_size(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.snapshots.maybe()
+
+    async def _end(self) -> None:
+        """Drain, make everything durable, close; at most a few seconds."""
+        if self.wal.broken:
+            for connection in list(self.core.connections.values()):
+                if connection.transport is not None:
+                    connection.transport.abort()
+            return
+        await self.shell.drain(DRAIN_SECONDS)
+        self.snapshots.close()
+        if self.storage.log is None and self.settings.snapshot.keep:
+            writer = self.storage.new_snapshot(self.engine.lsn)
+            snapshot_now(self.core, writer, self.engine.lsn)
+        self.wal.close()
+        self.logger.info("ended in good order")
+
+
+def new_uuid() -> bytes:
+    return uuid.uuid4().bytes
+
+
+def _settle_memory() -> None:
+    """What was loaded stays: keep the collector from walking over a million tasks again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1_000)

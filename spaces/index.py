@@ -6,7 +6,7 @@ bytes a row and promotion never rebuilds one. Nothing here changes a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,18 @@ class Index:
     def changed(self, old: Row, new: Row) -> None:
         self.removed(old)
         self.added(new)
+
+    def added_many(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.added(row)
+
+    def removed_many(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.removed(row)
+
+    def changed_many(self, old: Sequence[Row], new: Sequence[Row]) -> None:
+        for before, after in zip(old, new, strict=True):
+            self.changed(before, after)
 
     def cleared(self) -> None:
         """The space was truncated."""
@@ -111,6 +123,42 @@ class StatusIndex(Index):
             self.removed(old)
             self.added(new)
 
+    def added_many(self, rows: Sequence[Row]) -> None:
+        if self.pri is not None:
+            super().added_many(rows)
+            return
+        ready = self.ready
+        for row in rows:
+            if row[1] == "r":
+                heappush(ready, row[0])
+                self.ready_count += 1
+            else:
+                self.added(row)
+
+    def take_ready(self, count: int) -> list[Row]:
+        """Up to `count` ready rows in order, counted as taken from here on.
+
+        The caller must turn every one into a taken row in the same breath (`Space.update_many`).
+        """
+        ready, rows = self.ready, self.rows
+        found: dict[int, Row] = {}
+        while ready and len(found) < count:
+            task_id = heappop(ready) & ID_MASK
+            row = rows.get(task_id)
+            if row is not None and row[1] == "r":
+                found[task_id] = row
+        self.ready_count -= len(found)
+        self.taken.update(dict.fromkeys(found))
+        return list(found.values())
+
+    def removed_many(self, rows: Sequence[Row]) -> None:
+        taken = self.taken
+        for row in rows:
+            if row[1] == "t":
+                del taken[row[0]]
+            else:
+                self.removed(row)
+
     def _compact(self) -> None:
         rows = self.rows
         live = {key for key in self.ready if (row := rows.get(key & ID_MASK)) and row[1] == "r"}
@@ -162,6 +210,43 @@ class StatusIndex(Index):
         assert set(self.taken) == by["t"]
         assert set(self.delayed) == by["~"]
         assert {k & ID_MASK for k in self.buried} == by["!"]
+
+
+class CountingStatusIndex(StatusIndex):
+    """Tasks by status where another index knows which ready one comes first."""
+
+    __slots__ = ()
+
+    def added(self, row: Row) -> None:
+        status = row[1]
+        if status == "r":
+            self.ready_count += 1
+        elif status == "t":
+            self.taken[row[0]] = None
+        else:
+            super().added(row)
+
+    def removed(self, row: Row) -> None:
+        status = row[1]
+        if status == "r":
+            self.ready_count -= 1
+        elif status == "t":
+            del self.taken[row[0]]
+        else:
+            super().removed(row)
+
+    def by_status(self, status: str) -> Iterator[Row]:
+        if status != "r":
+            return super().by_status(status)
+        found = [row for row in self.rows.values() if row[1] == "r"]
+        return iter(sorted(found, key=self.key))
+
+    def check(self) -> None:
+        ready = [self.key(row) for row in self.rows.values() if row[1] == "r"]
+        assert self.ready_count == len(ready), (self.ready_count, len(ready))
+        self.ready = ready
+        super().check()
+        self.ready = []
 
 
 class SubQueue:
@@ -248,7 +333,16 @@ class SubQueueIndex(Index):
             # The sub-queue turns busy in one step, so no next head is offered in between.
             sub = self.subs[old[self.name]]
             sub.taken += 1
-            self.removed(old)
+            sub.ready -= 1
+            heap = sub.heap
+            pri = self.pri
+            key = old[0] if not pri or not old[pri] else old[pri] << ID_BITS | old[0]
+            if heap[0] == key:
+                heappop(heap)
+                if self.heads and self.heads[0] == key:
+                    heappop(self.heads)
+            elif len(heap) > 2 * sub.ready + 64:
+                self._compact(sub)
         else:
             self.removed(old)
             self.added(new)
@@ -389,4 +483,4 @@ class GroupIndex(Index):
             self.added(new)
 
     def cleared(self) -> None:
-        self.groups = {}
+        self.groups.clear()

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from model.record import DELETE, INSERT, SET, TRUNCATE
+from model.record import (
+    DELETE,
+    DELETE_MANY,
+    INSERT,
+    INSERT_MANY,
+    SET,
+    SET_MANY,
+    TRUNCATE,
+)
 
 if TYPE_CHECKING:
     from spaces.index import Index
@@ -137,6 +145,48 @@ class Space:
         if not self.temporary:
             store.ops.append((DELETE, self.id, key))  # type: ignore[union-attr]
         return old
+
+    # The same for many rows at once, ids as primary keys: one op, one pass over each index.
+
+    def insert_many(self, rows: list[Row]) -> None:
+        """Add rows with new, ascending ids."""
+        store = self.store
+        assert store is not None
+        self.rows.update([(row[0], row) for row in rows])
+        self.next_id = rows[-1][0] + 1
+        for index in self.indexes:
+            index.added_many(rows)
+        store.undo.extend([(self, row[0], None) for row in rows])
+        if not self.temporary:
+            store.ops.append((INSERT_MANY, self.id, rows))
+
+    def update_many(self, old: list[Row], new: list[Row], told: Index, *pairs: Any) -> None:
+        """Replace rows; `pairs` (field, value, ...) says what became of every one of them.
+
+        `told` is the index that already knows.
+        """
+        store = self.store
+        assert store is not None
+        self.rows.update([(row[0], row) for row in new])
+        for index in self.indexes:
+            if index is not told:
+                index.changed_many(old, new)
+        store.undo.extend([(self, row[0], row) for row in old])
+        if not self.temporary:
+            store.ops.append((SET_MANY, self.id, [row[0] for row in new], *pairs))
+
+    def delete_many(self, keys: list[int]) -> list[Row]:
+        """Remove and return rows that must exist."""
+        store = self.store
+        assert store is not None
+        pop = self.rows.pop
+        gone = [pop(key) for key in keys]
+        for index in self.indexes:
+            index.removed_many(gone)
+        store.undo.extend([(self, row[0], row) for row in gone])
+        if not self.temporary:
+            store.ops.append((DELETE_MANY, self.id, keys))
+        return gone
 
     def truncate(self) -> None:
         """Remove every row and start ids at 0 again. Cannot be taken back by a later failure."""

@@ -14,11 +14,14 @@ from sortedcontainers import SortedList
 from model.record import (
     CREATE,
     DELETE,
+    DELETE_MANY,
     DROP,
     FLAG_TEMPORARY,
     INSERT,
+    INSERT_MANY,
     MARK,
     SET,
+    SET_MANY,
     TERM,
     TRUNCATE,
     Op,
@@ -134,6 +137,17 @@ class Store:
             elif code == DELETE:
                 if not space.discard(_key(op[2])) and not lenient:
                     raise ApplyError(f"space {space.name}: no row {op[2]!r} to delete")
+            elif code == INSERT_MANY:
+                for row in op[2]:
+                    space.put(tuple(row))
+            elif code == SET_MANY:
+                for key in op[2]:
+                    if not space.assign(_key(key), op[3:]) and not lenient:
+                        raise ApplyError(f"space {space.name}: no row {key!r} to set fields of")
+            elif code == DELETE_MANY:
+                for key in op[2]:
+                    if not space.discard(_key(key)) and not lenient:
+                        raise ApplyError(f"space {space.name}: no row {key!r} to delete")
             elif code == TRUNCATE:
                 space.clear()
             elif code == DROP:

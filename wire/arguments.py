@@ -161,6 +161,9 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
     as in `split_put`. Raises QueueError 20 for malformed bytes, 1 for another shape, naming the
     item by its number counted from 1.
     """
+    plain_items = _plain_items(args)
+    if plain_items is not None:
+        return plain_items, None
     reader = _skimmer.take(len(args))
     try:
         base = reader.tell()
@@ -188,6 +191,37 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
         _skimmer.replace()
         raise malformed("arguments of put_many")
     return items, _options(args[common_at:common_end]) if common_end > common_at else None
+
+
+def _plain_items(args: bytes) -> list[tuple[bytes, Any]] | None:
+    """The items of `[[[text], [text], ...]]`, texts up to 255 bytes; None for any other form."""
+    items: list[tuple[bytes, Any]] = []
+    append = items.append
+    try:
+        if args[0] != 0x91:
+            return None
+        mark = args[1]
+        if mark & 0xF0 == 0x90:
+            count, at = mark & 0x0F, 2
+        elif mark == 0xDC:
+            count, at = args[2] << 8 | args[3], 4
+        else:
+            return None
+        for _ in range(count):
+            mark = args[at + 1]
+            if mark == 0xD9:
+                end = at + 3 + args[at + 2]
+            elif mark & 0xE0 == 0xA0:
+                end = at + 2 + (mark & 0x1F)
+            else:
+                return None
+            if args[at] != 0x91:
+                return None
+            append((args[at + 1 : end], None))
+            at = end
+    except IndexError:
+        return None
+    return items if at == len(args) else None
 
 
 def _read_item(reader: Unpacker, args: bytes, base: int, number: int) -> tuple[bytes, Any]:

@@ -51,6 +51,9 @@ _TASK_BYTES: Final = Struct(f">{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sI2s").si
 _TASK_WIDE = Struct(f">BI{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sQ2s").pack
 _TASK_32: Final = _TASK_BODY + b"\x93\xce"
 _TASK_64: Final = _TASK_BODY + b"\x93\xcf"
+# One task within an array of tasks, up to its payload.
+_TASK_ITEM = Struct(">2sI2s").pack
+_TASK_ITEM_WIDE = Struct(">2sQ2s").pack
 # Every printable character: facades have statuses of their own.
 _STATUS: Final = {chr(code): bytes((0xA1, code)) for code in range(0x20, 0x7F)}
 
@@ -94,6 +97,21 @@ def task_reply(sync: int, task_id: int, status: str, data: bytes) -> bytes:
     # Ids are not written wider than they are: some connectors make big integers of a u64.
     size = _TASK_BYTES + 4 + len(data)
     return _TASK_WIDE(0xCE, size, _TASK_HEAD, sync, _TASK_64, task_id, _STATUS[status]) + data
+
+
+def tasks_reply(sync: int, rows: Sequence[tuple[Any, ...]]) -> bytes:
+    """`[[[id, status, data], ...]]` of rows that begin with id and status and end with data."""
+    count = len(rows)
+    parts = [_DATA + b"\x00\x00\x00\x01\xdd" + count.to_bytes(4, "big")]
+    append = parts.append
+    for row in rows:
+        task_id = row[0]
+        if task_id < 0x100000000:
+            append(_TASK_ITEM(b"\x93\xce", task_id, _STATUS[row[1]]))
+        else:
+            append(_TASK_ITEM_WIDE(b"\x93\xcf", task_id, _STATUS[row[1]]))
+        append(row[-1])
+    return _packet(sync, 0, b"".join(parts))
 
 
 def encode(value: Any) -> bytes:

@@ -1,0 +1,91 @@
+"""Code and values from outside the house: drivers and callbacks by name, arguments of node calls.
+
+Everything is checked when it is loaded, so that a misspelt name is a refusal to start.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from drivers import BUILT_IN
+from drivers.base import Driver
+from engine.clients import EMPTY
+from engine.queue import check_driver
+from engine.tube import Callback
+from model.errors import QueueError, failure
+from node.calls import argument, reply
+from wire.arguments import plain
+from wire.replies import values_reply
+
+ENTRY_POINTS = "tandemq.drivers"
+
+
+class PluginError(Exception):
+    """A configured `module:name` that cannot be used, in one line."""
+
+
+def load(reference: str, what: str) -> Any:
+    """The object a `module:name` stands for."""
+    module_name, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PluginError(f"{what}: cannot load {reference}: {error}") from error
+
+
+def load_drivers(configured: Mapping[str, str]) -> dict[str, type[Driver]]:
+    """Built-in drivers, those of installed packages, and those of the configuration."""
+    drivers: dict[str, type[Driver]] = dict(BUILT_IN)
+    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    for name, reference in {**found, **configured}.items():
+        what = f"drivers.{name}"
+        if name in drivers:
+            raise PluginError(f'{what}: overriding registered driver "{name}"')
+        driver = load(reference, what)
+        try:
+            check_driver(name, driver)
+        except QueueError as error:
+            raise PluginError(f"{what}: {error.text}") from error
+        drivers[name] = driver
+    return drivers
+
+
+def load_callbacks(configured: Mapping[str, str]) -> dict[str, Callback]:
+    """Functions told of every change of a tube's tasks, by tube."""
+    callbacks: dict[str, Callback] = {}
+    for tube, reference in configured.items():
+        callback = load(reference, f"on_task_change.{tube}")
+        if not callable(callback):
+            raise PluginError(f"on_task_change.{tube}: {reference} is not a function")
+        callbacks[tube] = callback
+    return callbacks
+
+
+def read_only_argument(args: bytes) -> bool | None:
+    """`box.cfg{read_only = bool}`: the value, None when nothing is to change."""
+    options = argument(plain(args), 0)
+    if options is None or options == []:
+        return None
+    if type(options) is not dict:
+        raise failure("Invalid options of box.cfg: expected a map")
+    for option in options:
+        if option != "read_only":
+            raise failure(f"Unknown option {option}: only read_only can be changed by a call")
+    read_only = options.get("read_only")
+    if read_only is not None and type(read_only) is not bool:
+        raise failure(f"Invalid value of read_only: {read_only} (expected true or false)")
+    return read_only
+
+
+def empty(ticket: int) -> bytes | None:
+    return reply(ticket, EMPTY)
+
+
+def value(ticket: int, result: Any) -> bytes:
+    return values_reply(ticket >> 1, [result], bool(ticket & 1))
+
+
+__all__ = ["PluginError", "empty", "failure", "load_callbacks", "load_drivers", "value"]
