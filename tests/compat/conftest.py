@@ -5,12 +5,14 @@ What the server must answer belongs into the tests.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 # The helpers beside this file are plain modules, whatever import mode the runner is set to.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -18,6 +20,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from compat_client import Raw, Stock, Tube, new_tube
 from compat_server import Server
 
+
+def chap_hash(password: str) -> str:
+    """What a configuration keeps instead of a password: hex of sha1(sha1(password))."""
+    return hashlib.sha1(hashlib.sha1(password.encode()).digest()).hexdigest()
+
+
+USERS = [
+    {"name": "worker", "password_hash": {"chap_sha1": chap_hash("worker's secret")}},
+    {"name": "nopass", "password_hash": {"chap_sha1": chap_hash("")}},
+]
 CONNECTIONS = {"tarantool": Stock, "raw": Raw}
 
 
@@ -78,3 +90,13 @@ def tube(conn: Any) -> Callable[..., Tube]:
         return new_tube(conn, driver, **options)
 
     return create
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with users: worker (with a password), nopass (without one); guest may nothing."""
+    directory = tmp_path_factory.mktemp("guarded")
+    (directory / "node.yaml").write_text(yaml.safe_dump({"users": USERS}))
+    running = Server(directory, flags=["--config", str(directory / "node.yaml")], guest=False)
+    yield running.start()
+    assert running.stop() == 0

@@ -1,0 +1,90 @@
+"""Programs in other languages that drive the server: how they are built, run and read.
+
+Built things go to `.tools/`, keyed by their sources, so that a second run builds nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compat_server import ROOT
+
+HERE = Path(__file__).resolve().parent
+TOOLS = ROOT / ".tools"
+BUILD_SECONDS = 300
+RUN_SECONDS = 60
+
+
+def program(name: str, *elsewhere: str) -> str:
+    """Where a tool is. Without it the test fails under CI=true and is skipped by name otherwise."""
+    found = shutil.which(name)
+    for place in elsewhere:
+        found = found or shutil.which(place)
+    if found:
+        return found
+    reason = f"{name} is not installed (tests/tools/ensure_tools.sh installs it)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def digest(directory: Path) -> str:
+    """Of all files of a directory: changes when a rebuild is due."""
+    total = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def run(command: list[str], seconds: float, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run to its end, output captured; a failure shows what it printed."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds, check=False, **options
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done
+
+
+def build_go() -> Path:
+    """The Go program; compiled once per state of its sources."""
+    go = program("go", "/usr/local/go/bin/go")
+    source = HERE / "go"
+    target = TOOLS / "go" / digest(source) / "compat"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f"compat.{os.getpid()}")
+        options = ["-mod=readonly", "-buildvcs=false"]
+        run([go, "build", *options, "-o", str(fresh), "."], BUILD_SECONDS, cwd=source)
+        fresh.rename(target)
+    return target
+
+
+def install_node() -> list[str]:
+    """The command that runs the Node.js program, its packages installed from the lock file."""
+    node, npm = program("node"), program("npm")
+    source = HERE / "node"
+    target = TOOLS / "node" / digest(source)
+    if not (target / "installed").exists():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        options = ["--no-audit", "--no-fund", "--ignore-scripts"]
+        run([npm, "ci", *options], BUILD_SECONDS, cwd=target)
+        (target / "installed").touch()
+    return [node, str(target / "drive.js")]
+
+
+def steps(command: list[str]) -> dict[str, dict[str, Any]]:
+    """Run a program; what it printed, by step: {"value": ...} or {"error": ..., "code": ...}."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in run(command, RUN_SECONDS).stdout.splitlines():
+        one = json.loads(line)
+        name = one.pop("step")
+        assert name not in found, f"{name} was reported twice"
+        found[name] = one
+    return found
