@@ -1,0 +1,71 @@
+# Everything a person or CI does with Tandem. `make help` lists the targets.
+# Only Python 3.11+, make and a C compiler are needed beforehand; the rest goes to .venv and .tools.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The first Python that is new enough; name another one with PYTHON=...
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; \
+	done)
+VENV := .venv
+BIN := $(VENV)/bin
+# Further words for a command: make run ARGS="--limit 1000"
+ARGS ?=
+TOOLS_SCRIPT := tests/tools/ensure_tools.sh
+
+.PHONY: help setup test lint unit run bench fmt docs tools clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.product ## build .venv with all that the product needs
+
+test: lint unit ## everything CI checks: format, lint, types, import arrows, tests
+
+run: setup ## the main job: a node and the crawl frontier on real URLs (ARGS="--help" for options)
+	@$(BIN)/tandemq demo $(ARGS)
+
+bench: setup ## measure speed and memory beside the yardstick (ARGS="--help" for options)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+fmt: $(VENV)/.test ## format the code and fix what can be fixed
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+docs: setup ## write docs/configuration.md from the configuration's schema
+	@$(BIN)/tandemq config schema --format markdown > docs/configuration.md.new
+	@mv docs/configuration.md.new docs/configuration.md
+
+lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
+	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache | sed -n '/^Contracts:/p;/BROKEN/p;/not allowed/p;/->/p'
+
+unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
+	@$(BIN)/python -m pytest $(ARGS)
+
+tools: $(VENV)/.test ## what tests need beyond Python packages
+	@if [ -f $(TOOLS_SCRIPT) ]; then bash $(TOOLS_SCRIPT); fi
+
+clean: ## remove .venv, .tools and caches
+	rm -rf $(VENV) .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# Stamps: done once, and again when pyproject.toml changes.
+$(BIN)/python:
+	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed, as python3 or PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.product: pyproject.toml | $(BIN)/python
+	@echo 'installing what the product needs'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.product
+	@echo 'installing what tests need'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
