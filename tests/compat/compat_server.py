@@ -28,7 +28,12 @@ def free_port() -> int:
 
 
 def command() -> list[str]:
-    """The program under test: `tandemq` beside the Python that runs the tests, else of `.venv`."""
+    """The program under test: `tandemq` beside the Python that runs the tests, else of `.venv`.
+
+    COMPAT_PROGRAM names another one, to put this suite to an installed server.
+    """
+    if "COMPAT_PROGRAM" in os.environ:
+        return [os.environ["COMPAT_PROGRAM"]]
     for directory in (Path(sys.executable).parent, ROOT / ".venv" / "bin"):
         program = directory / "tandemq"
         if program.exists():
@@ -59,7 +64,7 @@ class Server:
         return [*command(), "serve", *usual, *self.flags]
 
     def start(self) -> Server:
-        """Run it and return once it said `ready`. Raises RuntimeError with its log if it does not."""
+        """Run it; returns once it said `ready`. Raises RuntimeError with its log if it does not."""
         self.directory.mkdir(parents=True, exist_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TANDEMQ_")}
         environment["PYTHONPATH"] = str(self.directory)

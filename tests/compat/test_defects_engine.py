@@ -36,7 +36,7 @@ NOT_APPLICABLE = {
 }
 #: Rows the plan keeps as they are, or changes on purpose; their tests are ordinary ones.
 KEPT = {
-    31: "calls on a node that does not serve: error 7 unless read_only_reply says nil (role machine)",
+    31: "calls on a node that does not serve answer error 7, or nil if configured (role machine)",
 }
 
 

@@ -17,7 +17,7 @@ EXPECTED: dict[str, Any] = {
     "create": None,
     "exists": True,
     "put": [0, "r", "data"],
-    "put with options": [1, "r", {"a": 1}],
+    "put with options": [1, "~", {"a": 1}],
     "peek": [0, "r", "data"],
     "take": [0, "t", "data"],
     "touch": "t",

@@ -127,7 +127,7 @@ def check_cell(tube: Tube, driver: str, method: str, state: str) -> None:
 
 @pytest.mark.parametrize("driver", TTL_DRIVERS)
 def test_deadlines(pair: tuple[Any, Any], driver: str) -> None:
-    """ttl removes what is ready or buried, ttr and delay make ready; delayed tasks do not expire."""
+    """ttl removes what is ready or buried; ttr and delay make ready; what is delayed stays."""
     tube = new_tube(pair[0], driver)
     short = {"ttl": 0.1}
     tube("put", "ready", {"utube": "a", **short})

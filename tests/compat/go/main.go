@@ -69,7 +69,19 @@ func task(t *queue.Task, err error) (interface{}, error) {
 	if err != nil || t == nil {
 		return nil, err
 	}
-	return []interface{}{t.Id(), t.Status(), t.Data()}, nil
+	return []interface{}{t.Id(), t.Status(), printable(t.Data())}, nil
+}
+
+// printable turns maps with keys of any type into what JSON can hold.
+func printable(data interface{}) interface{} {
+	if found, ok := data.(map[interface{}]interface{}); ok {
+		named := map[string]interface{}{}
+		for key, value := range found {
+			named[fmt.Sprint(key)] = printable(value)
+		}
+		return named
+	}
+	return data
 }
 
 func sayTask(step string) func(*queue.Task, error) {
@@ -114,7 +126,7 @@ func tasks(conn *tarantool.Connection) {
 	say("exists", exists, err)
 	sayTask("put")(q.Put("data"))
 	sayTask("put with options")(q.PutWithOpts(map[string]int{"a": 1},
-		queue.Opts{Pri: 9, Ttl: time.Minute, Ttr: time.Minute, Utube: "u"}))
+		queue.Opts{Pri: 9, Ttl: time.Minute, Ttr: time.Minute, Delay: time.Hour}))
 	sayTask("peek")(q.Peek(0))
 	t, err := q.Take()
 	sayTask("take")(t, err)
