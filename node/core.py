@@ -248,13 +248,14 @@ class Core:
                     large += len(reply)
                     if large > self.limits.output_bytes_max:
                         self._close(connection, "output limit reached: replies are not read")
+                        connection.out.clear()
                         break
             if woken:
                 engine.wake()
         if connection.decoder.lost is not None and not connection.closing:
             connection.out.append(error_reply(0, connection.decoder.lost))
             self._close(connection, f"framing lost: {connection.decoder.lost.text}")
-        if connection.out and not connection.dirty:
+        if (connection.out or connection.closing) and not connection.dirty:
             connection.dirty = True
             self.dirty.append(connection)
 
@@ -287,7 +288,7 @@ class Core:
             for connection in dirty:
                 connection.dirty = False
                 out = connection.out
-                if out:
+                if out or connection.closing:
                     replies.append((connection, out[0] if len(out) == 1 else b"".join(out)))
                     connection.out = []
         return turn

@@ -109,11 +109,16 @@ class Shell:
             transport = connection.transport
             if connection.lost or transport is None:
                 continue
-            transport.write(data)
             if connection.closing:
                 self.log(f"{connection.peer}: closed: {connection.reason}")
-                transport.close()
-            elif transport.get_write_buffer_size() > limit:
+                if data:
+                    transport.write(data)
+                    transport.close()
+                else:
+                    transport.abort()
+                continue
+            transport.write(data)
+            if transport.get_write_buffer_size() > limit:
                 self.log(f"{connection.peer}: closed: output limit reached, replies are not read")
                 transport.abort()
 
@@ -249,7 +254,9 @@ class Socket(asyncio.Protocol):
         shell = self.shell
         if connection is None:
             return
-        if self.stuck_since is not None and now - self.stuck_since > shell.handshake_s:
+        if connection.closing and now - self.heard > shell.handshake_s:
+            self._expire("it does not read why it is being closed")
+        elif self.stuck_since is not None and now - self.stuck_since > shell.handshake_s:
             self._expire("an unfinished frame waits for its rest")
         elif not self.spoken and now - self.opened > shell.handshake_s:
             self._expire("nothing was said after the greeting")

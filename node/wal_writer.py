@@ -18,7 +18,7 @@ from node.core import Turn
 from storage.log import Log
 
 #: Syncs under way at once: while one waits for the disk, the next turn's may already be asked for.
-SYNCS_MAX = 2
+SYNCS_MAX = 1
 
 
 class WalWriter:
