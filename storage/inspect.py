@@ -237,7 +237,7 @@ class Verification:
         info = reader.info
         state = "rescue" if rescue else "sealed" if reader.footer else "open"
         if problem is not None:
-            torn = last and not reader.footer and reader.follows_valid(info.size) is None
+            torn = last and reader.damage is not None and reader.follows_valid(info.size) is None
             state = "torn" if torn else "damaged"
         elif state != "sealed" and not last and reader.footer is None:
             state = "damaged"

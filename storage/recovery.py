@@ -218,7 +218,7 @@ class _Recovery:
         try:
             self._read(reader)
         except StorageError as error:
-            if not last or reader.footer is not None:
+            if not last or error is not reader.damage:
                 raise
             self._cut(reader, error)
         if not last and reader.footer is None:
@@ -277,9 +277,8 @@ class _Recovery:
     def _below_snapshot(self, reader: SegmentReader) -> bool:
         """Whether a sealed segment ends before the snapshot does, so that it need not be read."""
         footer = reader.peek_footer()
-        if footer is None:
-            raise StorageError(reader.name, reader.size, NO_FOOTER)
-        if footer.last_lsn > self.found.snapshot_lsn:
+        if footer is None or footer.last_lsn > self.found.snapshot_lsn:
+            # Without a footer reading names what is wrong, and where.
             return False
         reader.skip(footer)
         return True

@@ -198,6 +198,8 @@ class SegmentReader:
         self.term = fields.term
         self.first_lsn = fields.first_lsn
         self.footer: Footer | None = None
+        #: The error `frames` ended with, if bytes are not as any writer would have left them.
+        self.damage: StorageError | None = None
         self.info = SegmentInfo(
             name,
             fields.term,
@@ -235,12 +237,19 @@ class SegmentReader:
                 if at + total > len(buffer):
                     buffer, at = window.at(position, total)
                 body = frame_body(buffer, at, header, term_id)
-                if header.term != number:
-                    raise FrameError(f"frame of term {header.term} in a segment of term {number}")
-                if header.first_lsn != info.last_lsn + 1:
-                    raise FrameError(f"LSN {header.first_lsn} follows {info.last_lsn}")
-                if not header.count:
-                    raise FrameError("frame without records")
+                if header.first_lsn <= info.last_lsn:
+                    raise FrameError(f"stale frame: LSN {header.first_lsn} follows {info.last_lsn}")
+                if (
+                    header.term != number
+                    or header.first_lsn != info.last_lsn + 1
+                    or not header.count
+                ):
+                    raise StorageError(
+                        self.name,
+                        position,
+                        f"{header.count} records of term {header.term} from LSN {header.first_lsn} "
+                        f"follow LSN {info.last_lsn} of term {number}",
+                    )
                 if position >= mark_at:
                     info.index.append((header.first_lsn, position))
                     mark_at = position + INDEX_BYTES
@@ -250,18 +259,23 @@ class SegmentReader:
                 info.frames += 1
                 yield header, body
         except FrameError as error:
-            raise StorageError(self.name, position, error.reason) from error
+            self.damage = StorageError(self.name, position, error.reason)
+            raise self.damage from error
 
     def _check_footer(self, position: int, counted: bool) -> None:
         """The footer must be whole, the last thing in the file, and agree with the frames."""
         footer = self._footer_at(position)
-        if position + FOOTER_SIZE != self.size:
-            raise FrameError(f"{self.size - position - FOOTER_SIZE} bytes follow the footer")
+        if (behind := self.size - position - FOOTER_SIZE) > 0:
+            raise StorageError(self.name, position, f"{behind} bytes follow the footer")
         info = self.info
         said = (footer.first_lsn, footer.last_lsn, footer.frames, footer.records)
         read = (info.first_lsn, info.last_lsn, info.frames, info.records)
         if counted and said != read:
-            raise FrameError(f"footer says {said} (LSNs, frames, records), the file holds {read}")
+            raise StorageError(
+                self.name,
+                position,
+                f"footer says {said} (LSNs, frames, records), the file holds {read}",
+            )
         self._seal(footer)
 
     def _footer_at(self, position: int) -> Footer:
