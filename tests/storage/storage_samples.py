@@ -80,7 +80,11 @@ def record(number: int) -> Record:
     payload = bytes([0xC4, number % 200]) + bytes(number % 7)
     choices: list[tuple[int, bytes | None, list[Op]]] = [
         (KIND_PUT, None, [(INSERT, 1024, [number, "r", payload])]),
-        (KIND_TAKE, SESSION, [(SET, 1024, number, 1, "t", 3, -number), (SET, 514, [1, number], 0, 2)]),
+        (
+            KIND_TAKE,
+            SESSION,
+            [(SET, 1024, number, 1, "t", 3, -number), (SET, 514, [1, number], 0, 2)],
+        ),
         (KIND_ACK, SESSION, [(DELETE, 1024, number), (DELETE, 514, [1, number])]),
         (KIND_CREATE_TUBE, None, [(CREATE, 1024 + number, "té\udcff", "fifo", {"ttl": 1.5}, 1)]),
         (KIND_TRUNCATE, None, [(TRUNCATE, 1024), (MARK, 1024, 2**63)]),

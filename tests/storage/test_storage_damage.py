@@ -110,7 +110,9 @@ def test_every_flip_in_the_newest_segment_is_refused_or_a_reported_cut_of_its_la
         assert sink.strict == writing.records[:8]
         assert found.cut_bytes == len(files[name]) - last
         assert len(found.reports) == 1
-        assert f"{name}: cut {found.cut_bytes} bytes of torn tail at byte {last}" in found.reports[0]
+        assert (
+            f"{name}: cut {found.cut_bytes} bytes of torn tail at byte {last}" in found.reports[0]
+        )
 
 
 def test_every_flip_in_committed_records_is_refused(writing: Writing) -> None:

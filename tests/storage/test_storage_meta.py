@@ -34,7 +34,9 @@ def test_created_once_then_verified(disk: Disk) -> None:
 def test_another_cluster_or_node_is_refused() -> None:
     disk = MemoryDisk(where="/data")
     open_meta(disk, CLUSTER, NODE, EPOCH_US)
-    with pytest.raises(StorageError, match=f"meta: .*/data belongs to cluster {CLUSTER.hex()}, not"):
+    with pytest.raises(
+        StorageError, match=f"meta: .*/data belongs to cluster {CLUSTER.hex()}, not"
+    ):
         open_meta(disk, NODE, NODE, EPOCH_US)
     with pytest.raises(StorageError, match=f"meta: .*/data belongs to node {NODE.hex()}, not"):
         open_meta(disk, CLUSTER, CLUSTER, EPOCH_US)
