@@ -38,6 +38,8 @@ class Accounts(Protocol):
 
     def may(self, user: str, call: str) -> bool: ...
 
+    def grantees(self, user: str) -> tuple[str, ...]: ...
+
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool: ...
 
 
@@ -136,7 +138,10 @@ class Core:
         return self.tables.setdefault(user, {})
 
     def allowed(self, user: str, call: str) -> bool:
-        return self.accounts.may(user, call) or (user, call) in self.engine.grants.rows
+        if self.accounts.may(user, call):
+            return True
+        rows = self.engine.grants.rows
+        return any((grantee, call) in rows for grantee in self.accounts.grantees(user))
 
     def find(self, connection: Connection, name: bytes) -> calls.Handler:
         """The handler of a call this user may make now; remembered until something changes.
