@@ -16,4 +16,13 @@ BUILT_IN: dict[str, type[Driver]] = {
     driver.name: driver for driver in (Fifo, FifoTtl, LimFifoTtl, Utube, UtubeTtl)
 }
 
-__all__ = ["BUILT_IN", "Driver", "DriverMisuse", "Fifo", "FifoTtl", "LimFifoTtl", "Utube", "UtubeTtl"]
+__all__ = [
+    "BUILT_IN",
+    "Driver",
+    "DriverMisuse",
+    "Fifo",
+    "FifoTtl",
+    "LimFifoTtl",
+    "Utube",
+    "UtubeTtl",
+]

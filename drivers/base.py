@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from model.errors import ER_PROC_LUA, QueueError
 from model.record import SET
-from spaces.index import StatusIndex
 from spaces.space import Row, Space
+from spaces.status_index import StatusIndex
 
 #: (event name, row after it): what a deadline did, in the order it happened.
 Event = tuple[str, Row]
@@ -73,9 +73,7 @@ class Driver(ABC):
 
     @classmethod
     @abstractmethod
-    def create_space(
-        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
-    ) -> Space:
+    def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         """Build the (empty) space; called again with the same arguments at every start."""
 
     @classmethod
@@ -144,9 +142,7 @@ class Driver(ABC):
 
     # Batches: all or nothing is the engine's business; override only to be faster.
 
-    def put_many(
-        self, items: list[tuple[bytes, dict[str, Any] | None]], now: int
-    ) -> list[Row]:
+    def put_many(self, items: list[tuple[bytes, dict[str, Any] | None]], now: int) -> list[Row]:
         return [self.put(data, opts, now) for data, opts in items]
 
     def take_many(self, count: int, now: int) -> list[Row]:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from drivers.base import DriverMisuse, StatusDriver
 from model.record import SET
-from spaces.index import StatusIndex
 from spaces.space import IndexShape, Row, Space
+from spaces.status_index import StatusIndex
 
 FIELDS = (("task_id", "unsigned"), ("status", "string"), ("data", "*"))
 SHAPES = (
@@ -23,9 +23,7 @@ class Fifo(StatusDriver):
     name: ClassVar[str] = "fifo"
 
     @classmethod
-    def create_space(
-        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
-    ) -> Space:
+    def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         return Space(
             space_id,
             name,
@@ -58,9 +56,7 @@ class Fifo(StatusDriver):
     def touch(self, task_id: int, delta_us: int, now: int) -> Row:
         raise DriverMisuse("fifo queue does not support touch")
 
-    def put_many(
-        self, items: list[tuple[bytes, dict[str, Any] | None]], now: int
-    ) -> list[Row]:
+    def put_many(self, items: list[tuple[bytes, dict[str, Any] | None]], now: int) -> list[Row]:
         first = self.space.next_id
         rows: list[Row] = [(first + n, "r", item[0]) for n, item in enumerate(items)]
         if rows:

@@ -11,8 +11,9 @@ from drivers.base import DriverMisuse, Event, StatusDriver
 from drivers.deadlines import CREATED, NEXT_EVENT, PRI, TTL, TTR, due, duration_us, priority
 from model.record import SET
 from model.task import INFINITY_S, NEVER_US
-from spaces.index import DeadlineIndex, StatusIndex
+from spaces.index import DeadlineIndex
 from spaces.space import IndexShape, Row, Space
+from spaces.status_index import StatusIndex
 
 FIELDS = (
     ("task_id", "unsigned"),
@@ -124,9 +125,7 @@ class FifoTtl(TtlDriver):
     name: ClassVar[str] = "fifottl"
 
     @classmethod
-    def create_space(
-        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
-    ) -> Space:
+    def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         return Space(
             space_id,
             name,
@@ -181,7 +180,9 @@ class LimFifoTtl(FifoTtl):
         if type(capacity) is float and capacity.is_integer():
             capacity = int(capacity)
         if type(capacity) is not int or not 0 <= capacity <= NEVER_US:
-            raise DriverMisuse(f"Invalid value of capacity: {capacity!r} (expected 0 or more tasks)")
+            raise DriverMisuse(
+                f"Invalid value of capacity: {capacity!r} (expected 0 or more tasks)"
+            )
         full["capacity"] = capacity
         return full
 

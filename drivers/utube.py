@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from drivers.base import DriverMisuse, StatusDriver, sub_queue_name
 from model.record import SET
-from spaces.index import CountingStatusIndex, SubQueueIndex
 from spaces.space import IndexShape, Row, Space
+from spaces.status_index import CountingStatusIndex
+from spaces.subqueue_index import SubQueueIndex
 
 FIELDS = (("task_id", "unsigned"), ("status", "string"), ("utube", "string"), ("data", "*"))
 SHAPES = (
@@ -32,9 +33,7 @@ class Utube(StatusDriver):
         self.subs = subs
 
     @classmethod
-    def create_space(
-        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
-    ) -> Space:
+    def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         return Space(
             space_id,
             name,

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from drivers.base import sub_queue_name
 from drivers.deadlines import NEXT_EVENT, PRI, due
 from drivers.fifottl import TtlDriver
-from spaces.index import CountingStatusIndex, DeadlineIndex, SubQueueIndex
+from spaces.index import DeadlineIndex
 from spaces.space import IndexShape, Row, Space
+from spaces.status_index import CountingStatusIndex
+from spaces.subqueue_index import SubQueueIndex
 
 UTUBE = 7
 FIELDS = (
@@ -44,9 +46,7 @@ class UtubeTtl(TtlDriver):
         self.subs = subs
 
     @classmethod
-    def create_space(
-        cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool
-    ) -> Space:
+    def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         return Space(
             space_id,
             name,

@@ -92,9 +92,7 @@ class Engine:
         self.config = self.store.add(
             config_space(CatalogueIndex(self._config_in, lambda _row: None))
         )
-        self.grants = self.store.add(
-            grants_space(CatalogueIndex(self._grants_in, self._grants_in))
-        )
+        self.grants = self.store.add(grants_space(CatalogueIndex(self._grants_in, self._grants_in)))
         self.store.add(consumers_space())
         self.store.add(session_ids_space())
 
@@ -415,4 +413,3 @@ def check_driver(name: str, driver: Any) -> None:
             raise failure(
                 f'The "{name}" driver does not have an implementation of method "{method}".'
             )
-

@@ -70,6 +70,8 @@ class TakenSpace(Space):
 
     __slots__ = ("by_session",)
 
+    by_session: dict[bytes, dict[tuple[int, int], None]]
+
     def own(self, row: Row) -> None:
         """Insert an ownership row, replacing a leftover of the same task."""
         key = (row[0], row[1])

@@ -70,9 +70,7 @@ class Tube:
         self.driver = driver
         #: Custom drivers may keep their rows in another shape than (id, status, ..., payload).
         self.normalize: Callable[[Row], Row] | None = (
-            None
-            if type(driver).normalize_task is Driver.normalize_task
-            else driver.normalize_task
+            None if type(driver).normalize_task is Driver.normalize_task else driver.normalize_task
         )
         self.taken = engine.taken
         self.calls = dict.fromkeys(CALLS, 0)
@@ -312,7 +310,9 @@ class Tube:
                 continue
             if self.callback is not None:
                 self.notify(row, "put")
-            waiter.client.deliver(waiter.ticket, row if self.normalize is None else self.normalize(row))
+            waiter.client.deliver(
+                waiter.ticket, row if self.normalize is None else self.normalize(row)
+            )
         while self.waiters:
             taken = driver.take(engine.now)
             if taken is None:

@@ -12,7 +12,8 @@ Shapes of the ops (fields counted from 0):
     (DROP, space_id)
     (TRUNCATE, space_id)
     (TERM, number, id, parent, start_lsn, node, solo)
-    (MARK, space_id, next_id)                           ids below next_id are spent (snapshots)
+    (MARK, space_id, next_id)                           ids below next_id are spent (snapshots);
+                                                        space_id 0: the same of space ids
     (INSERT_MANY, space_id, [row, ...])                 INSERT for each row
     (SET_MANY, space_id, [key, ...], field, value, ...) the same SET for each key
     (DELETE_MANY, space_id, [key, ...])                 DELETE for each key
@@ -121,7 +122,7 @@ class FrameHeader(NamedTuple):
     crc: int
     term: int
     first_lsn: int
-    count: int
+    count: int  # type: ignore[assignment]
     commit_lsn: int
 
     @property

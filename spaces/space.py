@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 
+class _Truncated:
+    """Stands for the key in an undo list: the whole space was emptied."""
+
+
+TRUNCATED = _Truncated()
+
+
 class IndexShape:
     """How connectors see an index: name, kind, and (field, type) parts, fields from 0."""
 
@@ -189,10 +196,13 @@ class Space:
         return gone
 
     def truncate(self) -> None:
-        """Remove every row and start ids at 0 again. Cannot be taken back by a later failure."""
+        """Remove every row and start ids at 0 again."""
+        store = self.store
+        assert store is not None
+        store.undo.append((self, TRUNCATED, (self.next_id, list(self.rows.values()))))
         self.clear()
         if not self.temporary:
-            self.store.ops.append((TRUNCATE, self.id))  # type: ignore[union-attr]
+            store.ops.append((TRUNCATE, self.id))
 
     # -- changes that arrive from a log, a snapshot or an undo list ------------------------------
 
@@ -235,11 +245,16 @@ class Space:
         return True
 
     def restore(self, key: Any, old: Row | None) -> None:
-        """Undo one change: the row was `old` (None: absent)."""
-        if old is None:
-            self.discard(key)
-        else:
+        """Undo one change: the row was `old` (None: absent, its id unspent again)."""
+        if key is TRUNCATED:
+            assert old is not None
+            for row in old[1]:
+                self.put(row)
+            self.next_id = old[0]
+        elif old is not None:
             self.put(old)
+        elif self.discard(key) and self.key_of is None and self.next_id - 1 == key:
+            self.next_id = key
 
     def clear(self) -> None:
         self.rows.clear()

@@ -20,6 +20,7 @@ from model.record import (
     INSERT,
     INSERT_MANY,
     MARK,
+    OP_NAMES,
     SET,
     SET_MANY,
     TERM,
@@ -29,6 +30,8 @@ from model.record import (
 from spaces.space import Row, Space
 
 SPACE_ID_FIRST = 1024
+#: In the space's place of a MARK: space ids below the mark are spent.
+STORE_ITSELF = 0
 #: Timers of spaces carry the space's id; smaller numbers are the engine's own timers.
 Factory = Callable[[int, str, str, dict[str, Any], bool], Space]
 
@@ -45,6 +48,7 @@ class Store:
     """Spaces by id and name.
 
     timers: (due µs, space id or engine timer kind, key), one sorted structure for the whole node.
+    given_up: timers of rows that nobody could handle when they were due.
     ops / undo: the trail of the transaction at hand.
     lineage: (number, id, parent, start_lsn, node, solo) of every term, oldest first.
     """
@@ -55,6 +59,7 @@ class Store:
         self.spaces: dict[int, Space] = {}
         self.by_name: dict[str, Space] = {}
         self.timers: SortedList = SortedList()
+        self.given_up: set[tuple[Any, ...]] = set()
         self.ops: list[Op] = []
         self.undo: list[tuple[Space, Any, Row | None]] = []
         self.next_space_id = SPACE_ID_FIRST
@@ -70,7 +75,7 @@ class Store:
         return space
 
     def create(self, name: str, driver: str, opts: dict[str, Any], temporary: bool) -> Space:
-        """Create a space inside the transaction. Temporary ones are created here and nowhere else."""
+        """Create a space inside the transaction. Rows of a temporary one stay on this node."""
         space = self._build(self.next_space_id, name, driver, opts, temporary)
         flags = FLAG_TEMPORARY if temporary else 0
         self.ops.append((CREATE, space.id, name, driver, opts, flags))
@@ -114,22 +119,10 @@ class Store:
         spaces = self.spaces
         for op in ops:
             code = op[0]
-            if code == TERM:
-                if not self.lineage or self.lineage[-1][1] != op[2]:
-                    self.lineage.append((*op[1:],))
-                continue
-            if code == CREATE:
-                if op[1] not in spaces:
-                    self._build(op[1], op[2], op[3], op[4], bool(op[5] & FLAG_TEMPORARY))
-                elif not lenient:
-                    raise ApplyError(f"space {op[1]} ({op[2]}) is there already")
-                continue
             space = spaces.get(op[1])
-            if space is None:
-                if lenient:
-                    continue
-                raise ApplyError(f"space {op[1]} is unknown")
-            if code == INSERT:
+            if space is None or code == CREATE or code == TERM:
+                self._apply_to_store(op, lenient)
+            elif code == INSERT:
                 space.put(tuple(op[2]))
             elif code == SET:
                 if not space.assign(_key(op[2]), op[3:]) and not lenient:
@@ -137,25 +130,50 @@ class Store:
             elif code == DELETE:
                 if not space.discard(_key(op[2])) and not lenient:
                     raise ApplyError(f"space {space.name}: no row {op[2]!r} to delete")
-            elif code == INSERT_MANY:
-                for row in op[2]:
-                    space.put(tuple(row))
-            elif code == SET_MANY:
-                for key in op[2]:
-                    if not space.assign(_key(key), op[3:]) and not lenient:
-                        raise ApplyError(f"space {space.name}: no row {key!r} to set fields of")
-            elif code == DELETE_MANY:
-                for key in op[2]:
-                    if not space.discard(_key(key)) and not lenient:
-                        raise ApplyError(f"space {space.name}: no row {key!r} to delete")
-            elif code == TRUNCATE:
-                space.clear()
-            elif code == DROP:
-                self.forget(space)
-            elif code == MARK:
-                space.next_id = max(space.next_id, op[2])
             else:
-                raise ApplyError(f"unknown op code {code!r}")
+                self._apply_to_space(space, op, lenient)
+
+    def _apply_to_store(self, op: Op, lenient: bool) -> None:
+        """Ops about terms and spaces, and those whose space is not there."""
+        code = op[0]
+        if code == TERM:
+            if not self.lineage or self.lineage[-1][1] != op[2]:
+                self.lineage.append((*op[1:],))
+        elif code == CREATE:
+            # A catalogue may be ahead of the frames after it, by a space dropped and made anew.
+            if op[1] not in self.spaces and op[2] not in self.by_name:
+                self._build(op[1], op[2], op[3], op[4], bool(op[5] & FLAG_TEMPORARY))
+            elif not lenient:
+                raise ApplyError(f"space {op[1]} ({op[2]}) is there already")
+        elif code == MARK and op[1] == STORE_ITSELF:
+            self.next_space_id = max(self.next_space_id, op[2])
+        elif code not in OP_NAMES:
+            raise ApplyError(f"unknown op code {code!r}")
+        elif not lenient:
+            raise ApplyError(f"space {op[1]} is unknown")
+
+    def _apply_to_space(self, space: Space, op: Op, lenient: bool) -> None:
+        """Ops that are not among the three that make up nearly every record."""
+        code = op[0]
+        if code == INSERT_MANY:
+            for row in op[2]:
+                space.put(tuple(row))
+        elif code == SET_MANY:
+            for key in op[2]:
+                if not space.assign(_key(key), op[3:]) and not lenient:
+                    raise ApplyError(f"space {space.name}: no row {key!r} to set fields of")
+        elif code == DELETE_MANY:
+            for key in op[2]:
+                if not space.discard(_key(key)) and not lenient:
+                    raise ApplyError(f"space {space.name}: no row {key!r} to delete")
+        elif code == TRUNCATE:
+            space.clear()
+        elif code == DROP:
+            self.forget(space)
+        elif code == MARK:
+            space.next_id = max(space.next_id, op[2])
+        else:
+            raise ApplyError(f"unknown op code {code!r}")
 
     # -- what a snapshot holds -------------------------------------------------------------------
 
@@ -168,6 +186,7 @@ class Store:
                 ops.append((CREATE, space.id, space.name, space.driver, space.opts, flags))
             if space.next_id and not space.temporary:
                 ops.append((MARK, space.id, space.next_id))
+        ops.append((MARK, STORE_ITSELF, self.next_space_id))
         return ops
 
     def rows_for_snapshot(self, chunk: int) -> Iterator[tuple[int, list[Row]]]:
