@@ -17,7 +17,8 @@ from storage.files import FileDisk
 from storage.log import Log
 from storage.meta import Meta, open_meta, read_meta
 from storage.recovery import Recovered, open_log, recover
-from storage.snapshot import SnapshotHeader, SnapshotWriter, prune
+from storage.segment import Term
+from storage.snapshot import SnapshotHeader, SnapshotWriter, prune, snapshot_names
 
 if TYPE_CHECKING:
     from node.config import Settings
@@ -81,7 +82,7 @@ class Storage:
             self.log.open_term(term, self.engine.lsn + 1)
 
     def new_snapshot(self, start_lsn: int) -> SnapshotWriter:
-        lineage = tuple(self.engine.store.lineage)
+        lineage = tuple(Term(*term) for term in self.engine.store.lineage)
         return SnapshotWriter(
             self.disk, SnapshotHeader(self.meta.cluster, self.meta.node, lineage, start_lsn)
         )
@@ -93,8 +94,6 @@ class Storage:
             self.log.trim(self._oldest_snapshot(end_lsn) + 1)
 
     def _oldest_snapshot(self, end_lsn: int) -> int:
-        from storage.snapshot import snapshot_names
-
         names = snapshot_names(self.disk)
         return min((int(name.partition(".")[0]) for name in names), default=end_lsn)
 
