@@ -26,9 +26,16 @@ def chap_hash(password: str) -> str:
     return hashlib.sha1(hashlib.sha1(password.encode()).digest()).hexdigest()
 
 
+def user(name: str, password: str, *grants: str) -> dict[str, Any]:
+    """One entry of a configuration's `users`."""
+    hashes = {"chap_sha1": chap_hash(password)}
+    return {"name": name, "password_hash": hashes, "grants": list(grants)}
+
+
 USERS = [
-    {"name": "worker", "password_hash": {"chap_sha1": chap_hash("worker's secret")}},
-    {"name": "nopass", "password_hash": {"chap_sha1": chap_hash("")}},
+    user("worker", "worker's secret", "*"),
+    user("nopass", "", "*"),
+    user("stranger", "stranger's secret"),
 ]
 CONNECTIONS = {"tarantool": Stock, "raw": Raw}
 
@@ -94,7 +101,9 @@ def tube(conn: Any) -> Callable[..., Tube]:
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with users: worker (with a password), nopass (without one); guest may nothing."""
+    """A server with users: worker and nopass (without a password) may do everything; stranger,
+    like guest, nothing that was not granted.
+    """
     directory = tmp_path_factory.mktemp("guarded")
     (directory / "node.yaml").write_text(yaml.safe_dump({"users": USERS}))
     running = Server(directory, flags=["--config", str(directory / "node.yaml")], guest=False)

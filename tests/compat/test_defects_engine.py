@@ -22,7 +22,6 @@ UTUBES = ("utube", "utubettl")
 #: Rows without a test here: why, and where they belong.
 LATER = {
     13: "the drivers' restart after a role change needs role changes (tests of the role machine)",
-    21: "settings deferred to a promotion need a node that starts read-only (role machine)",
     23: "identify on a node that was never writable needs a replica (tests of replication)",
     25: "takes blocked across a role change need role changes (tests of the role machine)",
     26: "takes orphaned by a role change need role changes (tests of the role machine)",
@@ -105,8 +104,39 @@ def test_defect_18_connections_that_hold_nothing_leave_nothing(own: Server, conn
     eventually(lambda: look.rows("_queue_shared_sessions") == [])
 
 
+def test_defect_19_grants_outlive_a_switch_of_in_replicaset(guarded: Server, connect: Open) -> None:
+    operator = connect(guarded, "tarantool", user="worker", password="worker's secret")
+    stranger = connect(guarded, "tarantool", user="stranger", password="stranger's secret")
+    tube = new_tube(operator, "fifo")
+    assert refusal(lambda: tube.of(stranger)("put", "x")).code == 42
+    tube("grant", "stranger", {"call": True})
+    for in_replicaset in (True, False):
+        call(operator, "queue.cfg", {"in_replicaset": in_replicaset})
+        ((number, *_),) = tube.of(stranger)("put", "x")
+        assert tube.of(stranger)("take", 0) == [[number, "t", "x"]]
+        assert tube.of(stranger)("ack", number) == [[number, "-", "x"]]
+        assert call(stranger, "queue.statistics", tube.name)
+    assert refusal(lambda: tube.of(stranger)("truncate")).code == 42
+    assert refusal(lambda: tube.of(stranger)("drop")).code == 42
+
+
 def test_defect_20_version_is_known(raw: Raw) -> None:
     assert raw.eval("return queue._VERSION") == ["1.5.0"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("ttr", -1), ("in_replicaset", 5), ("tttr", 1)])
+def test_defect_21_bad_settings_are_refused_before_the_start(
+    tmp_path: Path, option: str, value: Any
+) -> None:
+    """Named with file and key, and nothing is touched."""
+    path = tmp_path / "node.yaml"
+    path.write_text(f"queue:\n  {option}: {value}\n")
+    node = Server(tmp_path, flags=["--config", str(path)])
+    with pytest.raises(RuntimeError) as caught:
+        node.start()
+    assert option in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert not node.data.exists()
 
 
 @pytest.mark.parametrize("driver", ["fifo", "fifottl", "limfifottl", "utube", "utubettl"])
