@@ -125,3 +125,12 @@ def write_file(disk: Disk, name: str, data: bytes) -> None:
         disk.close(handle)
     disk.rename(aside, name)
     disk.sync_dir()
+
+
+def remove_durably(disk: Disk, name: str) -> None:
+    """Remove a file so that no later removal can become durable before this one.
+
+    Logs and snapshots go in an order that leaves no gap at any moment.
+    """
+    disk.remove(name)
+    disk.sync_dir()

@@ -15,8 +15,8 @@ from model.record import KIND_NAMES, OP_NAMES, FrameError, Op, decode_body
 from storage.disk import SUFFIX_IN_PROGRESS, Disk
 from storage.meta import META_NAME, Meta, read_commit, read_meta
 from storage.rescue import rescue_names
-from storage.segment import SUFFIX as SEGMENT_SUFFIX
 from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, name_lsn, segment_names
+from storage.segment import SUFFIX as SEGMENT_SUFFIX
 from storage.snapshot import SnapshotReader, snapshot_names
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 
 from model.errors import StorageError
 from model.record import FrameHeader
-from storage.disk import Disk, append_all
+from storage.disk import Disk, append_all, remove_durably
 from storage.meta import COMMIT_NAME, Meta, encode_commit
 from storage.rescue import Cut, cut_from, save_from
 from storage.segment import (
@@ -331,11 +331,9 @@ class Log:
         gone: list[str] = []
         while len(self._segments) > 1 and self._segments[0].last_lsn < before_lsn:
             name = self._segments[0].name
-            self._disk.remove(name)
+            remove_durably(self._disk, name)
             del self._segments[0]
             gone.append(name)
-        if gone:
-            self._disk.sync_dir()
         return gone
 
     def truncate_from(self, lsn: int, rescue: bool = True) -> Cut:

@@ -49,7 +49,7 @@ class MemoryDisk:
         self._entries = {name: _File(data) for name, data in (files or {}).items()}
         self._durable = dict(self._entries)
         #: What happened to the directory since it was last synced, in order.
-        self._pending: list[Callable[[dict[str, _File]], None]] = []
+        self._pending: list[tuple[set[str], Callable[[dict[str, _File]], None]]] = []
         self._handles: dict[int, tuple[str, _File]] = {}
         self._next_handle = 3
         self._faults: dict[tuple[str, int], int] = {}
@@ -74,12 +74,16 @@ class MemoryDisk:
     def crash(self, chance: Random) -> None:
         """Cut the power: keep what was synced, and of the rest what `chance` leaves.
 
-        Directory changes survive up to some point of their order; unsynced bytes survive not at
-        all, wholly, up to some byte, or as a prefix followed by rubbish of the old length.
+        Directory changes survive each by itself, in order only for the same name; unsynced bytes
+        survive not at all, wholly, up to some byte, or as a prefix followed by rubbish.
         """
         entries = dict(self._durable)
-        for change in self._pending[: chance.randint(0, len(self._pending))]:
-            change(entries)
+        lost: set[str] = set()
+        for names, change in self._pending:
+            if names & lost or chance.random() < 0.3:
+                lost |= names
+            else:
+                change(entries)
         for file in set(entries.values()):
             file.data = bytearray(_after_crash(file, chance))
             file.make_durable()
@@ -110,9 +114,9 @@ class MemoryDisk:
             raise StorageError(name, 0, f"{operation}: {os.strerror(errno.ENOENT)}")
         return file
 
-    def _change(self, change: Callable[[dict[str, _File]], None]) -> None:
+    def _change(self, names: set[str], change: Callable[[dict[str, _File]], None]) -> None:
         change(self._entries)
-        self._pending.append(change)
+        self._pending.append((names, change))
 
     def _handle(self, name: str, file: _File) -> int:
         handle = self._next_handle
@@ -139,7 +143,7 @@ class MemoryDisk:
         if name in self._entries:
             raise StorageError(name, 0, f"create: {os.strerror(errno.EEXIST)}")
         file = _File()
-        self._change(lambda entries: entries.__setitem__(name, file))
+        self._change({name}, lambda entries: entries.__setitem__(name, file))
         return self._handle(name, file)
 
     def open(self, name: str) -> int:
@@ -179,7 +183,7 @@ class MemoryDisk:
         def change(entries: dict[str, _File]) -> None:
             entries[new] = entries.pop(old)
 
-        self._change(change)
+        self._change({old, new}, change)
 
     def remove(self, name: str) -> None:
         self._file("remove", name)
@@ -187,7 +191,7 @@ class MemoryDisk:
         def change(entries: dict[str, _File]) -> None:
             entries.pop(name, None)
 
-        self._change(change)
+        self._change({name}, change)
 
     def truncate(self, name: str, size: int) -> None:
         file = self._file("truncate", name)

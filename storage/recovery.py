@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from model.errors import StorageError
 from model.record import FrameError, Op, Record, decode_body
-from storage.disk import SUFFIX_IN_PROGRESS, Disk
+from storage.disk import SUFFIX_IN_PROGRESS, Disk, remove_durably
 from storage.log import SEGMENT_BYTES, Log
 from storage.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
 from storage.segment import (
@@ -114,12 +114,10 @@ def wipe(disk: Disk) -> None:
     """
     names = disk.list()
     if COMMIT_NAME in names:
-        disk.remove(COMMIT_NAME)
-        disk.sync_dir()
-    # Snapshots from the oldest, then segments from the newest: what is left is always a state.
-    for name in [*snapshot_names(disk), *reversed(segment_names(disk))]:
-        disk.remove(name)
-    disk.sync_dir()
+        remove_durably(disk, COMMIT_NAME)
+    # Segments from the newest, then snapshots from the oldest: what is left is always a state.
+    for name in [*reversed(segment_names(disk)), *snapshot_names(disk)]:
+        remove_durably(disk, name)
 
 
 class _Recovery:
@@ -201,6 +199,8 @@ class _Recovery:
                 case ("frame", frame, records):
                     term = next(t for t in reversed(found.lineage) if t.number == frame.term)
                     sink.records(frame.first_lsn, records, True, term)
+                case _:
+                    assert part[0] == "end", part[0]
 
     # -- segments --------------------------------------------------------------------------------
 
@@ -244,8 +244,7 @@ class _Recovery:
             self._refuse_committed(name, 0, name_lsn(name, SEGMENT_SUFFIX) or 0, error.reason)
             self.found.reports.append(f"{name}: no segment header yet, {size} bytes removed")
             self.found.cut_bytes += size
-            self.disk.remove(name)
-            self.disk.sync_dir()
+            remove_durably(self.disk, name)
             return True
         return False
 
@@ -358,6 +357,5 @@ class _Recovery:
                 f"{found.snapshot} goes further"
             )
             for info in reversed(found.segments):
-                self.disk.remove(info.name)
+                remove_durably(self.disk, info.name)
             found.segments.clear()
-            self.disk.sync_dir()

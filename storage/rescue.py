@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from model.errors import StorageError
 from model.record import FrameHeader, Record, decode_body, encode_frame
-from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
+from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from storage.meta import Meta
 from storage.segment import (
     SEGMENT_HEADER_SIZE,
@@ -138,17 +138,14 @@ def cut_from(disk: Disk, meta: Meta, segments: list[SegmentInfo], lsn: int) -> N
     The segment `lsn` falls into stays as the unsealed newest one, unless nothing of it is left.
     """
     while segments and segments[-1].first_lsn >= lsn:
-        disk.remove(segments[-1].name)
+        remove_durably(disk, segments[-1].name)
         segments.pop()
-        disk.sync_dir()
     if not segments or segments[-1].last_lsn < lsn:
         return
     old = segments.pop()
     reader = SegmentReader(disk, old.name, meta, old.size)
     kept = reader.info
-    for header, body in reader.frames():
-        if header.last_lsn >= lsn:
-            break
+    header, body = next(frame for frame in reader.frames() if frame[0].last_lsn >= lsn)
     # The reader has counted the frame at which the cut falls, too.
     position = kept.size - len(whole_frame(header, body))
     new = SegmentInfo(

@@ -157,7 +157,7 @@ def term_from(value: Any) -> Term:
 def decode_segment_header(
     data: bytes, name: str, cluster: bytes, node: bytes | None
 ) -> SegmentHeader:
-    """The header at the start of `data`. Raises `FrameError` if damaged, `StorageError` if alien."""
+    """The header in front of `data`. Raises `FrameError` if damaged, `StorageError` if foreign."""
     value = unpack(decode_block(data, 0, HEADER_MAGIC))
     fields = check_owner(name, value, cluster, node)
     term, first_lsn = term_from(fields.get("term")), fields.get("first_lsn")

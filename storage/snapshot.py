@@ -35,7 +35,7 @@ from storage.blocks import (
     encode_block,
     unpack,
 )
-from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all
+from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from storage.meta import Meta
 from storage.segment import FOOTER_MAGIC, HEADER_MAGIC, Term, TermFields, name_lsn, term_from
 
@@ -70,9 +70,7 @@ def prune(disk: Disk, keep: int = SNAPSHOTS_KEPT) -> list[str]:
     """Remove all but the newest `keep` snapshots, oldest first. Returns their names."""
     gone = snapshot_names(disk)[:-keep]
     for name in gone:
-        disk.remove(name)
-    if gone:
-        disk.sync_dir()
+        remove_durably(disk, name)
     return gone
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from random import Random
 
 import pytest
 from storage_samples import (
@@ -21,6 +22,7 @@ from model.record import decode_body, decode_header, encode_frame, frame_body
 from storage.disk import Disk
 from storage.log import Log
 from storage.memory import MemoryDisk
+from storage.recovery import open_log
 from storage.rescue import read_rescue, rescue_names
 from storage.segment import INDEX_BYTES, SEGMENT_HEADER_SIZE, SegmentReader, segment_names
 
@@ -295,23 +297,40 @@ def test_a_cut_takes_the_commit_down_with_it_and_refuses_what_is_gone() -> None:
         writing.log.truncate_from(3)
 
 
+def many_segments() -> Writing:
+    """Three segments of one term, ten records, all committed."""
+    writing = Writing(MemoryDisk(), SEGMENT_HEADER_SIZE + 200)
+    for count in (3, 2, 4, 1):
+        writing.frame(count)
+    writing.log.publish_commit(10)
+    writing.log.close()
+    assert len(segment_names(writing.disk)) == 3
+    return writing
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("terms", [1, 3])
 @pytest.mark.parametrize("lsn", [2, 3, 5, 6, 7, 8])
-def test_a_cut_interrupted_after_each_operation_loses_nothing(lsn: int) -> None:
-    original = small_log((3, 2, 4, 1), (1, 2))
+def test_a_cut_interrupted_after_each_operation_loses_nothing(
+    lsn: int, terms: int, power_cut: bool
+) -> None:
+    original = many_segments() if terms == 1 else small_log((3, 2, 4, 1), (1, 2))
     step = 0
     while True:
         step += 1
         disk = MemoryDisk(original.disk.contents())
         found, _ = loaded(disk)
-        log = Log(disk, found.meta, 1 << 20, found.segments, found.next_lsn)
+        log = open_log(disk, found)
         if not _fails_at(disk, step, lambda log=log: log.truncate_from(lsn)):
             break
         assert log.failure is not None
+        if power_cut:
+            disk.crash(Random(step))
         found, sink = loaded(disk)
         assert sink.strict == original.records[: found.last_lsn]
         assert found.last_lsn >= lsn - 1
-        again = Log(disk, found.meta, 1 << 20, found.segments, found.next_lsn)
-        again.truncate_from(lsn)
+        open_log(disk, found).truncate_from(lsn)
+        assert loaded(disk)[0].last_lsn == lsn - 1
         saved: list[object] = []
         for name in rescue_names(disk):
             for header, _frame, records in read_rescue(disk, found.meta, name):

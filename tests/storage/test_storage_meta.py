@@ -57,7 +57,7 @@ def test_every_flip_and_every_length_is_refused() -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(flipped))
     for data in damaged:
-        with pytest.raises(StorageError, match="^meta: "):
+        with pytest.raises(StorageError, match=r"^meta: "):
             read_meta(MemoryDisk({"meta": data}))
 
 

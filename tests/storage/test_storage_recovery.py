@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from storage_samples import (
     CLUSTER,
@@ -29,6 +31,7 @@ from storage.segment import (
     FOOTER_SIZE,
     HEADER_MAGIC,
     SEGMENT_HEADER_SIZE,
+    SegmentReader,
     encode_segment_header,
     segment_name,
     segment_names,
@@ -267,13 +270,7 @@ def test_only_segments_behind_the_snapshot_are_read() -> None:
     assert found.segments[0].first_lsn == 1
     assert sum(s.records for s in found.segments) == 30
     assert disk.counts["read"] - before < 80
-    assert list(_frames(disk, found.segments[0].name))[0].first_lsn == 1
-
-
-def _frames(disk: Disk, name: str) -> list[object]:
-    from storage.segment import SegmentReader
-
-    return [header for header, _ in SegmentReader(disk, name, META).frames()]
+    assert next(SegmentReader(disk, found.segments[0].name, META).frames())[0].first_lsn == 1
 
 
 def test_a_damaged_newest_snapshot_is_replaced_by_the_one_before() -> None:
@@ -305,7 +302,7 @@ def test_a_damaged_snapshot_is_refused_when_the_log_does_not_cover_it() -> None:
         loaded(copy(writing, **trimmed, **{newest: b"", older: None}))
     with pytest.raises(StorageError, match=f"^{newest}: byte "):
         loaded(copy(writing, **trimmed, **{newest: b""}))
-    everything = {name: None for name in segment_names(writing.disk)}
+    everything: dict[str, bytes | None] = dict.fromkeys(segment_names(writing.disk))
     with pytest.raises(StorageError, match=f"^{newest}: byte "):
         loaded(copy(writing, **everything, **{newest: b"", older: b""}))
 
@@ -351,6 +348,21 @@ def test_wipe_leaves_identity_and_rescue_files() -> None:
     assert [n for n in writing.disk.list() if not n.startswith("rescue/")] == ["meta"]
     assert len(writing.disk.list()) == 2
     assert loaded(writing.disk)[0].last_lsn == 0
+
+
+def test_an_interrupted_wipe_leaves_a_prefix_of_the_log() -> None:
+    for step in range(1, 40):
+        writing = with_snapshots((12, 21))
+        writing.disk.fail("remove", step)
+        try:
+            wipe(writing.disk)
+        except StorageError:
+            writing.disk.crash(Random(step))
+            found, sink = loaded(writing.disk)
+            assert sink.strict == writing.records[found.snapshot_lsn : found.last_lsn]
+        else:
+            break
+    assert step > 10
 
 
 def test_the_collector_of_python_is_left_as_it_was() -> None:
