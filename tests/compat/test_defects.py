@@ -1,7 +1,7 @@
 """Defects of the original that are fixed here, rows 1 to 14: deadlines, kick, truncate, callbacks.
 
-A test is named after its row of the defect table in docs/compatibility.md; rows 15 on are in
-test_defects_engine.py, and what one node alone cannot show is listed there with the reason.
+A test is named after its row of the defect table in docs/compatibility.md. Rows 15 on are in
+test_defects_engine.py, those about callbacks and role changes in files of their own.
 """
 
 from __future__ import annotations

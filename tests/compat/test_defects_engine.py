@@ -1,6 +1,7 @@
 """Defects of the original that are fixed here, rows 15 to 42: waiting, sessions, cfg, validation.
 
-What needs two nodes or a role change is in `LATER`, so that no row is silently forgotten.
+Rows about role changes are in test_defects_roles.py. What has no test is in `LATER` or
+`NOT_APPLICABLE`, so that no row is silently forgotten.
 """
 
 from __future__ import annotations
@@ -19,23 +20,13 @@ from compat_server import Server
 Open = Callable[..., Any]
 TTL_DRIVERS = ("fifottl", "limfifottl", "utubettl")
 UTUBES = ("utube", "utubettl")
-#: Rows without a test here: why, and where they belong.
-LATER = {
-    13: "the drivers' restart after a role change needs role changes (tests of the role machine)",
-    23: "identify on a node that was never writable needs a replica (tests of replication)",
-    25: "takes blocked across a role change need role changes (tests of the role machine)",
-    26: "takes orphaned by a role change need role changes (tests of the role machine)",
-    42: "takes that wait while the node turns read-only need role changes (role machine)",
-}
+#: Rows that wait for something: why, and where their tests will be.
+LATER: dict[int, str] = {}
 #: Rows that name no behaviour of a stand-alone server.
 NOT_APPLICABLE = {
     37: "transactions of a caller around a call do not exist here",
     38: "queue.start() does not exist here; a node starts its queue once",
     39: "there is one storage engine; `engine` is accepted and checked, not used",
-}
-#: Rows the plan keeps as they are, or changes on purpose; their tests are ordinary ones.
-KEPT = {
-    31: "calls on a node that does not serve answer error 7, or nil if configured (role machine)",
 }
 
 
@@ -292,6 +283,6 @@ def test_every_row_is_accounted_for() -> None:
     here = Path(__file__).resolve().parent
     text = "".join(path.read_text() for path in here.glob("test_defects*.py"))
     tested = {int(number) for number in re.findall(r"def test_defect_(\d\d)_", text)}
-    elsewhere = {*LATER, *NOT_APPLICABLE, *KEPT}
+    elsewhere = {*LATER, *NOT_APPLICABLE}
     assert not tested & elsewhere
     assert tested | elsewhere == set(range(1, 43))

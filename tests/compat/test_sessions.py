@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,11 +97,12 @@ def test_session_expires(keeping: Server, connect: Open) -> None:
     assert "is unknown" in refusal(lambda: look.identify(uuid)).text
 
 
-def test_session_outlives_a_restart(launch: Open, connect: Open) -> None:
+def test_session_outlives_a_restart(launch: Open, connect: Open, tmp_path: Path) -> None:
     """in_replicaset makes ownership durable; the worker comes back and acknowledges."""
-    node = launch()
+    path = tmp_path / "node.yaml"
+    path.write_text("queue: {in_replicaset: true, ttr: 60}\n")
+    node = launch(flags=["--config", str(path)])
     first = connect(node)
-    call(first, "queue.cfg", {"in_replicaset": True, "ttr": 60})
     call(first, "queue.create_tube", "durable", "fifo")
     call(first, "queue.tube.durable:put", "x")
     call(first, "queue.tube.durable:take", 0)
