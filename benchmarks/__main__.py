@@ -27,6 +27,7 @@ from node.demo.nodes import NodeFailed
 
 SECTIONS = ("wire", "inprocess", "memory")
 EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
+CAUSES = (YardstickMissing, NodeFailed, TarantoolError, OSError, RuntimeError)
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _WIDTH_WITHOUT_TERMINAL = 150
 
@@ -107,7 +108,7 @@ def main(argv: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=options.dir) as name:
             rows, raw = uvloop.run(measure(options, Path(name), say))
-    except (YardstickMissing, NodeFailed, TarantoolError, OSError, ExceptionGroup) as error:
+    except (*CAUSES, ExceptionGroup) as error:
         errors.print(f"error: {_first(error)}", highlight=False, markup=False, soft_wrap=True)
         return EXIT_CANNOT_RUN
     except KeyboardInterrupt:

@@ -84,13 +84,18 @@ async def put(
 
 
 async def take_ack(connections: Connections, shape: Shape, tube: str, count: int) -> int:
-    """Take and acknowledge `count` tasks, or until a lane finds none; returns 2 x tasks done."""
+    """Take and acknowledge `count` tasks, or until no lane finds any; returns 2 x tasks done.
+
+    A lane that finds nothing ends and leaves its share to the others: with utubes the rest may be
+    in sub-queues that are busy at that moment.
+    """
     work, take, ack = Work(count), f"queue.tube.{tube}:take", f"queue.tube.{tube}:ack"
 
     async def lane(connection: asynctnt.Connection, _: int) -> None:
         while work.draw():
             body = (await connection.call(take, [0])).body
             if not body or not body[0]:
+                work.left += 1
                 return
             await connection.call(ack, [body[0][0]])
             work.done += 1
@@ -131,9 +136,11 @@ async def take_ack_batches(connections: Connections, shape: Shape, tube: str, co
             reply = await connection.call(f"{prefix}:take_many", [size])
             tasks = reply.body[0] if reply.body else []
             if not tasks:
+                work.left += size
                 return
             await connection.call(f"{prefix}:ack_many", [[task[0] for task in tasks]])
             work.done += len(tasks)
+            work.left += size - len(tasks)
 
     await _lanes(connections, shape.batches_in_flight, lane)
     return work.done

@@ -99,7 +99,9 @@ class Target(Samples):
         """One run of single puts, then as many take+ack, under `TUBE put` and `TUBE take+ack`."""
         count = count or self.effort.count
         await self.measure(f"{tube} put", self.put(tube, count))
-        await self.measure(f"{tube} take+ack", self.take_ack(tube, count))
+        drained = await self.measure(f"{tube} take+ack", self.take_ack(tube, count))
+        if drained.operations != 2 * count:
+            raise RuntimeError(f"{tube}: {count} tasks put, {drained.operations // 2} handed out")
 
     async def tasks(self, tube: str) -> int:
         """How many tasks the server counts in a tube."""
