@@ -1,0 +1,235 @@
+"""Kill -9 in a loop under load: what was acknowledged is there after every restart, once.
+
+100 cycles here; `make kill9` runs 1,000. The judge sees only what clients were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import asynctnt
+import pytest
+from asynctnt.exceptions import TarantoolNotConnectedError
+
+CYCLES = int(os.environ.get("KILL9_CYCLES", "100"))
+SEED = int(os.environ.get("TEST_SEED", "20250607"))
+TUBES = ("crash_fifo", "crash_fifottl", "crash_utube")
+TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """One life of the node."""
+
+    def __init__(self, directory: Path, port: int, mode: str) -> None:
+        self.process = subprocess.Popen(
+            [TANDEMQ, "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory),
+             "--wal-mode", mode, "--guest", "all"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        if not line.startswith("ready"):
+            assert self.process.stderr is not None
+            raise AssertionError(f"no start: {line!r} {self.process.stderr.read().decode()}")
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+class History:
+    """What producers and workers were told: done, or unknown because the reply never came."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.put: set[int] = set()
+        self.put_unknown: set[int] = set()
+        self.acked: set[int] = set()
+        self.ack_unknown: set[int] = set()
+
+    def values(self, count: int) -> list[int]:
+        self.next += count
+        return list(range(self.next - count, self.next))
+
+
+async def connect(port: int) -> asynctnt.Connection:
+    connection = asynctnt.Connection(
+        host="127.0.0.1", port=port, fetch_schema=False, auto_refetch_schema=False,
+        reconnect_timeout=0,
+    )
+    await connection.connect()
+    return connection
+
+
+async def produce(connection: asynctnt.Connection, history: History, rng: random.Random) -> None:
+    while True:
+        tube = rng.choice(TUBES)
+        if rng.random() < 0.2:
+            values = history.values(rng.randint(2, 20))
+            history.put_unknown.update(values)
+            items = [[value, {"utube": str(value % 7)}] for value in values]
+            await connection.call(f"queue.tube.{tube}:put_many", [items])
+        else:
+            values = history.values(1)
+            history.put_unknown.update(values)
+            opts = {"utube": str(values[0] % 7)}
+            await connection.call(f"queue.tube.{tube}:put", [values[0], opts])
+        history.put_unknown.difference_update(values)
+        history.put.update(values)
+
+
+async def work(connection: asynctnt.Connection, history: History, rng: random.Random) -> None:
+    while True:
+        tube = rng.choice(TUBES)
+        reply = await connection.call(f"queue.tube.{tube}:take", [0.01])
+        if not reply.body:
+            continue
+        task_id, _, value = reply.body[0]
+        assert value not in history.acked, f"{value} was delivered after its ack"
+        if rng.random() < 0.2:
+            await connection.call(f"queue.tube.{tube}:release", [task_id])
+            continue
+        history.ack_unknown.add(value)
+        await connection.call(f"queue.tube.{tube}:ack", [task_id])
+        history.ack_unknown.discard(value)
+        history.acked.add(value)
+
+
+async def life(port: int, history: History, rng: random.Random, server: Server) -> None:
+    """Load the node, then kill it in the middle of everything."""
+    connections = [await connect(port) for _ in range(2)]
+    jobs = [
+        asyncio.ensure_future(role(connection, history, rng))
+        for connection in connections
+        for role in (produce, produce, produce, work, work)
+    ]
+    await asyncio.sleep(rng.uniform(0.02, 0.12))
+    server.kill()
+    done = await asyncio.gather(*jobs, return_exceptions=True)
+    for outcome in done:
+        # Losing the connection is what a kill does; anything else is a finding.
+        assert isinstance(outcome, (TarantoolNotConnectedError, ConnectionError)), repr(outcome)
+    for connection in connections:
+        with contextlib.suppress(Exception):
+            await connection.disconnect()
+
+
+async def check_counts(port: int) -> None:
+    """Nothing is taken after a restart, and counts by state add up."""
+    connection = await connect(port)
+    for tube in TUBES:
+        reply = await connection.call("queue.statistics", [tube])
+        tasks = reply.body[0]["tasks"]
+        assert tasks["taken"] == 0
+        assert tasks["ready"] == tasks["total"]
+    await connection.disconnect()
+
+
+async def drain(port: int) -> Counter[int]:
+    found: Counter[int] = Counter()
+    connection = await connect(port)
+    for tube in TUBES:
+        while True:
+            reply = await connection.call(f"queue.tube.{tube}:take_many", [500])
+            tasks = reply.body[0]
+            if not tasks:
+                break
+            found.update(task[2] for task in tasks)
+            await connection.call(f"queue.tube.{tube}:ack_many", [[task[0] for task in tasks]])
+    await connection.disconnect()
+    return found
+
+
+async def create(port: int) -> None:
+    connection = await connect(port)
+    for tube in TUBES:
+        kind = tube.removeprefix("crash_")
+        await connection.call("queue.create_tube", [tube, kind, {"if_not_exists": True}])
+    await connection.disconnect()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 3 * CYCLES)
+def test_nothing_acknowledged_is_lost_over_kill_9_cycles(tmp_path: Path) -> None:
+    print(f"seed {SEED}, {CYCLES} cycles: TEST_SEED={SEED} KILL9_CYCLES={CYCLES}")
+    rng = random.Random(SEED)
+    history = History()
+    port = free_port()
+    for cycle in range(CYCLES):
+        server = Server(tmp_path / "data", port, "fsync" if cycle % 4 == 0 else "write")
+        if not cycle:
+            asyncio.run(create(port))
+        asyncio.run(check_counts(port))
+        asyncio.run(life(port, history, rng, server))
+    server = Server(tmp_path / "data", port, "write")
+    asyncio.run(check_counts(port))
+    left = asyncio.run(drain(port))
+    server.kill(signal.SIGTERM)
+    judge(history, left)
+    print(
+        f"acknowledged puts {len(history.put)}, acks {len(history.acked)}, unknown "
+        f"{len(history.put_unknown)} puts {len(history.ack_unknown)} acks, left {sum(left.values())}"
+    )
+    assert len(history.put) > CYCLES
+
+
+def judge(history: History, left: Counter[int]) -> None:
+    """Total-queue arithmetic over what clients were told."""
+    twice = {value: count for value, count in left.items() if count > 1}
+    assert not twice, f"stored twice: {sorted(twice)[:10]}"
+    present = set(left)
+    lost = history.put - history.acked - history.ack_unknown - present
+    assert not lost, f"lost: {sorted(lost)[:10]}"
+    revived = present & history.acked
+    assert not revived, f"back after their ack: {sorted(revived)[:10]}"
+    unexpected = present - history.put - history.put_unknown
+    assert not unexpected, f"from nowhere: {sorted(unexpected)[:10]}"
+
+
+def planted(**changes: Any) -> History:
+    history = History()
+    history.put = {1, 2, 3}
+    history.acked = {1}
+    for name, value in changes.items():
+        setattr(history, name, value)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("history", "left", "verdict"),
+    [
+        (planted(), Counter({2: 1}), "lost"),
+        (planted(), Counter({2: 1, 3: 2}), "stored twice"),
+        (planted(), Counter({1: 1, 2: 1, 3: 1}), "back after their ack"),
+        (planted(), Counter({2: 1, 3: 1, 9: 1}), "from nowhere"),
+    ],
+)
+def test_the_judge_finds_what_is_planted(
+    history: History, left: Counter[int], verdict: str
+) -> None:
+    with pytest.raises(AssertionError, match=verdict):
+        judge(history, left)
+
+
+def test_the_judge_accepts_unknown_outcomes() -> None:
+    judge(planted(put_unknown={7}, ack_unknown={2}), Counter({3: 1, 7: 1}))
