@@ -8,11 +8,12 @@ waiting consumers and replies.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from model.errors import ER_PROC_LUA, QueueError
 from model.record import SET
+from model.task import DONE, STATE_NAMES, TAKEN
 from spaces.space import Row, Space
 from spaces.status_index import StatusIndex
 
@@ -61,8 +62,11 @@ class Driver(ABC):
     as the driver's failure, and harms no other tube.
     """
 
-    #: What `create_tube` calls this type.
+    #: What `create_tube` calls this type, unless it is configured under another name.
     name: ClassVar[str] = ""
+    #: Options of `create_tube` and of a call on a task that only this driver knows.
+    tube_options: ClassVar[frozenset[str]] = frozenset()
+    task_options: ClassVar[frozenset[str]] = frozenset()
     #: Largest number of tasks, all states counted; 0 = no limit. A put beyond it waits.
     capacity: int = 0
 
@@ -104,7 +108,11 @@ class Driver(ABC):
 
     @abstractmethod
     def take(self, now: int) -> Row | None:
-        """Turn the next ready task into a taken one; None when there is none."""
+        """Turn the next ready task into a taken one; None when there is none.
+
+        A task that outlived a deadline nobody has handled yet must not be delivered: return its
+        row as it stands, still ready; the engine calls `expire` and asks again.
+        """
 
     @abstractmethod
     def delete(self, task_id: int, now: int) -> Row:
@@ -136,9 +144,13 @@ class Driver(ABC):
     def truncate(self) -> None:
         self.space.truncate()
 
-    @abstractmethod
     def counts(self) -> dict[str, int]:
-        """Number of taken, buried, ready and delayed tasks, O(1)."""
+        """Number of taken, buried, ready and delayed tasks. Override it to answer in O(1)."""
+        return {
+            name: sum(1 for _ in self.tasks_by_state(status))
+            for status, name in STATE_NAMES.items()
+            if status != DONE
+        }
 
     # Batches: all or nothing is the engine's business; override only to be faster.
 
@@ -146,8 +158,11 @@ class Driver(ABC):
         return [self.put(data, opts, now) for data, opts in items]
 
     def take_many(self, count: int, now: int) -> list[Row]:
+        """Up to `count` tasks; an overdue one (see `take`) ends the batch, or stands alone."""
         rows: list[Row] = []
         while len(rows) < count and (row := self.take(now)) is not None:
+            if row[1] != TAKEN:
+                return rows or [row]
             rows.append(row)
         return rows
 
@@ -155,8 +170,29 @@ class Driver(ABC):
         return [self.delete(task_id, now) for task_id in ids]
 
     def expire(self, task_id: int, now: int) -> list[Event]:
-        """One due deadline of one task (see spaces.index.DeadlineIndex)."""
+        """One due deadline of one task (see spaces.index.DeadlineIndex); what came of it.
+
+        The deadline must be gone afterwards: the row removed, or changed in the index's field.
+        The built-in events are "delete" with "ttl", "ttr" and "delay"; none is fine, too.
+        """
         raise NotImplementedError
+
+
+def check_driver(name: str, driver: Any) -> None:
+    """Raise `DriverMisuse` unless `driver` is a class with every method of the contract."""
+    for method in ("create_space", "new"):
+        if not callable(getattr(driver, method, None)):
+            raise DriverMisuse(
+                'tube control methods must contain functions "create_space" and "new"'
+            )
+    for method in METHODS:
+        found = getattr(driver, method, None)
+        if not callable(found) or getattr(found, "__isabstractmethod__", False):
+            raise DriverMisuse(
+                f'The "{name}" driver does not have an implementation of method "{method}".'
+            )
+    if not (isinstance(driver, type) and issubclass(driver, Driver)):
+        raise DriverMisuse(f'The "{name}" driver must be a subclass of drivers.base.Driver')
 
 
 class StatusDriver(Driver):
@@ -212,10 +248,3 @@ def sub_queue_name(opts: dict[str, Any] | None) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     raise DriverMisuse("Invalid value of utube: expected a string, a number or a boolean")
-
-
-def unknown_options(opts: Iterable[str], known: frozenset[str]) -> None:
-    """Refuse what no driver understands: a misspelt option must not be dropped in silence."""
-    for option in opts:
-        if option not in known:
-            raise DriverMisuse(f"Unknown option {option}")

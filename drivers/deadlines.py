@@ -16,6 +16,9 @@ from spaces.space import Row
 # Fields every ttl driver shares.
 NEXT_EVENT, TTL, TTR, PRI, CREATED = 2, 3, 4, 5, 6
 
+#: The longest ttl and ttr: however often a touch or a delay adds to them, their sum with any
+#: moment still fits the 64 bits of a field.
+LONGEST_US = 2**63
 
 LUA_TYPES = {str: "string", bool: "boolean", dict: "table", list: "table", bytes: "string"}
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from drivers.base import DriverMisuse, Event, StatusDriver
-from drivers.deadlines import CREATED, NEXT_EVENT, PRI, TTL, TTR, due, duration_us, priority
+from drivers.deadlines import (
+    CREATED,
+    LONGEST_US,
+    NEXT_EVENT,
+    PRI,
+    TTL,
+    TTR,
+    due,
+    duration_us,
+    priority,
+)
 from model.record import SET
 from model.task import INFINITY_S, NEVER_US
 from spaces.index import DeadlineIndex
@@ -67,13 +77,13 @@ class TtlDriver(StatusDriver):
         value = get("delay")
         delay = 0 if value is None else duration_us("delay", value)
         if delay:
-            return "~", now + delay, min(ttl + delay, NEVER_US), ttr, pri
+            return "~", now + delay, ttl + delay, ttr, pri
         return "r", now + ttl, ttl, ttr, pri
 
     def take(self, now: int) -> Row | None:
         row = self._first_ready()
-        if row is None:
-            return None
+        if row is None or row[CREATED] + row[TTL] <= now:
+            return row
         return self._taken(row, now)
 
     def _first_ready(self) -> Row | None:
@@ -98,7 +108,7 @@ class TtlDriver(StatusDriver):
         if not delay:
             return self._move_with(row, "r", row[CREATED] + row[TTL])
         return self.space.set(
-            task_id, 1, "~", NEXT_EVENT, now + delay, TTL, min(row[TTL] + delay, NEVER_US)
+            task_id, 1, "~", NEXT_EVENT, now + delay, TTL, min(row[TTL] + delay, LONGEST_US)
         )
 
     def bury(self, task_id: int, now: int) -> Row:
@@ -107,8 +117,10 @@ class TtlDriver(StatusDriver):
 
     def touch(self, task_id: int, delta_us: int, now: int) -> Row:
         row = self.space.rows[task_id]
-        later = [min(row[field] + delta_us, NEVER_US) for field in (NEXT_EVENT, TTL, TTR)]
-        return self.space.set(task_id, NEXT_EVENT, later[0], TTL, later[1], TTR, later[2])
+        next_event = min(row[NEXT_EVENT] + delta_us, NEVER_US)
+        ttl = min(row[TTL] + delta_us, LONGEST_US)
+        ttr = min(row[TTR] + delta_us, LONGEST_US)
+        return self.space.set(task_id, NEXT_EVENT, next_event, TTL, ttl, TTR, ttr)
 
     def expire(self, task_id: int, now: int) -> list[Event]:
         """ttl removes a task that is ready or buried, ttr and delay make it ready again."""
@@ -153,8 +165,10 @@ class FifoTtl(TtlDriver):
             return None
         task_id, _, _, ttl, ttr, pri, created, data = row
         next_event = now + ttr
-        if created + ttl < next_event:
+        if created + ttl <= next_event:
             next_event = created + ttl
+            if next_event <= now:
+                return row
         new = (task_id, "t", next_event, ttl, ttr, pri, created, data)
         space = self.space
         op = (SET, space.id, task_id, 1, "t", NEXT_EVENT, next_event)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from engine import lifecycle
 from engine.arguments import lua_type
 from model.errors import ER_IDENTIFIER, QueueError, failure
 from model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE, KIND_GRANT
@@ -90,7 +91,7 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
     engine.commit(KIND_CREATE_TUBE, None)
     tube = engine.tubes[name]
     if engine.running:
-        tube.driver.start(engine.now)
+        lifecycle.start_driver(engine, tube)
     return tube
 
 
@@ -104,7 +105,7 @@ def _abandon(engine: Engine, name: str) -> None:
 
 def _tube_options(driver: Any, kind: str, opts: dict[str, Any]) -> dict[str, Any]:
     """Options as they are stored: defaults filled in, callbacks left out, all checked."""
-    known = TUBE_OPTIONS | getattr(driver, "tube_options", frozenset())
+    known = TUBE_OPTIONS | driver.tube_options
     for option in opts:
         if option not in known:
             raise failure(f"Unknown option {option}")
@@ -127,7 +128,7 @@ def drop_tube(engine: Engine, tube: Tube) -> bool:
         raise failure("There are consumers connected the tube")
     if any(key[0] == tube.id for key in engine.taken.rows):
         raise failure("There are taken tasks in the tube")
-    tube.driver.stop()
+    lifecycle.stop_driver(engine, tube)
     engine.catalogue.delete(tube.name)
     engine.store.drop(tube.space)
     engine.commit(KIND_DROP_TUBE, None)
@@ -168,11 +169,22 @@ def cfg(engine: Engine, opts: Any) -> None:
 def statistics(engine: Engine, name: Any = None) -> dict[str, Any]:
     """Counts of one tube, or of all by name. O(1) per tube."""
     if name is None:
-        return {tube.name: tube.statistics() for tube in engine.tubes.values()}
+        return _all_statistics(engine)
     tube = engine.tubes.get(name) if isinstance(name, str) else None
     if tube is None:
         raise failure(f"attempt to index a nil value (tube '{name}' does not exist)")
     return tube.statistics()
+
+
+def _all_statistics(engine: Engine) -> dict[str, Any]:
+    """Of every tube whose driver can tell; one that fails does not hide the others."""
+    found = {}
+    for tube in engine.tubes.values():
+        try:
+            found[tube.name] = tube.statistics()
+        except Exception as error:
+            engine.report(f"tube {tube.name}: counts failed: {type(error).__name__}: {error}")
+    return found
 
 
 def tube_names(engine: Engine, name: Any = None) -> list[str] | bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from math import isfinite, isnan
 from typing import Any
 
-from drivers.base import KNOWN_PUT_OPTIONS
 from model.errors import ER_EXACT_MATCH, ER_KEY_PART_TYPE, QueueError, failure
 from model.task import INFINITY_S, NEVER_US
 
@@ -90,14 +89,11 @@ def options(value: Any, what: str) -> dict[str, Any] | None:
     return value
 
 
-def put_options(value: Any) -> dict[str, Any] | None:
+def task_options(value: Any, known: frozenset[str], what: str = "put") -> dict[str, Any] | None:
+    """Options of a put or a release; an unknown one must not be dropped in silence."""
     if type(value) is not dict or not value:
-        return options(value, "put")
+        return options(value, what)
     for option in value:
-        if option not in KNOWN_PUT_OPTIONS:
+        if option not in known:
             raise failure(f"Unknown option {option}")
     return value
-
-
-def release_options(value: Any) -> dict[str, Any] | None:
-    return put_options(options(value, "release"))

@@ -30,13 +30,13 @@ def put_many(
     Returns their ids.
     """
     _check_size(len(items))
-    common = None if common is None else arguments.put_options(common)
+    common = arguments.task_options(common, tube.task_options)
     engine = tube.engine
     driver = tube.driver
     if driver.capacity and len(tube.space.rows) + len(items) > driver.capacity:
         raise failure(f"No room for {len(items)} tasks (capacity {driver.capacity})")
     if common is not None or any(item[1] is not None for item in items):
-        items = [(data, _merge(common, opts)) for data, opts in items]
+        items = [(data, _merge(tube, common, opts)) for data, opts in items]
     rows = driver.put_many(items, engine.now)
     tube.calls["put"] += len(rows)
     engine.commit(KIND_PUT_MANY, client.session)
@@ -48,8 +48,8 @@ def put_many(
     return [row[0] for row in rows]
 
 
-def _merge(common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:
-    own = arguments.put_options(opts)
+def _merge(tube: Tube, common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:
+    own = arguments.task_options(opts, tube.task_options)
     if not common or not own:
         return own or common
     return {**common, **own}
@@ -62,15 +62,27 @@ def take_many(
     count = arguments.kick_count(count)
     _check_size(count)
     wait_us = arguments.timeout_us(timeout)
+    rows = take_now(tube, client, count, token)
+    if rows or not count or not wait_us:
+        return rows
+    waiter = tube.engine.park(client, ticket, tube, wait_us, token)
+    waiter.many = count
+    tube.waiters[waiter.id] = waiter
+    return PENDING
+
+
+def take_now(tube: Tube, client: Client, count: int, token: bool) -> list[Row]:
+    """Up to `count` tasks that are ready, committed to the client; it may be none."""
     engine = tube.engine
     rows = tube.driver.take_many(count, engine.now)
+    while rows and rows[0][1] != "t":
+        tube.expire(rows[0][0])
+        if tube.space.rows.get(rows[0][0]) == rows[0]:
+            raise failure(f"driver {tube.type} offers task {rows[0][0]} and does not expire it")
+        rows = tube.driver.take_many(count, engine.now)
     if not rows:
-        if not count or not wait_us:
-            return []
-        waiter = engine.park(client, ticket, tube, wait_us, token)
-        waiter.many = count
-        tube.waiters[waiter.id] = waiter
-        return PENDING
+        return []
+    shown = _normal(tube, rows)
     session = engine.sessions.of(client)
     first = max(engine.last_delivery + 1, engine.now)
     engine.last_delivery = first + len(rows) - 1
@@ -82,10 +94,9 @@ def take_many(
     if tube.callback is not None:
         for row in rows:
             tube.notify(row, "take")
-    rows = _normal(tube, rows)
     if token:
-        return [Delivery((row[0], row[1], first + n, row[-1])) for n, row in enumerate(rows)]
-    return rows
+        return [Delivery((row[0], row[1], first + n, row[-1])) for n, row in enumerate(shown)]
+    return shown
 
 
 def ack_many(tube: Tube, client: Client, ids: Any) -> int:
@@ -111,11 +122,12 @@ def ack_many(tube: Tube, client: Client, ids: Any) -> int:
 
 def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
     """Give tasks back, each an id or [id, token]; if one may not be released, none is. How many."""
-    opts = arguments.release_options(opts)
+    opts = arguments.task_options(opts, tube.task_options, "release")
     rows = [tube.give_back(task_id, opts) for task_id in _owned(tube, client, ids)]
+    tube.calls["release"] += len(rows)
     tube.engine.commit(KIND_RELEASE_MANY, client.session)
     for row in rows:
-        tube.readied(row, "release")
+        tube.tell(row, "release")
     return len(rows)
 
 

@@ -52,8 +52,8 @@ class Client:
         self.session: bytes | None = None
         self.waits: dict[Waiter, None] = {}
 
-    def deliver(self, ticket: Any, outcome: Row | _Sentinel | QueueError) -> None:
-        """The outcome of a parked call: a task row, EMPTY, NIL or an error."""
+    def deliver(self, ticket: Any, outcome: Row | list[Row] | _Sentinel | QueueError) -> None:
+        """The outcome of a parked call: a task row, a batch of them, EMPTY, NIL or an error."""
         raise NotImplementedError
 
 

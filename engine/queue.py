@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from drivers.base import METHODS, Driver
+from drivers.base import Driver
+from engine import lifecycle, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
 from engine.sessions import TIMER_SESSION, Sessions
 from engine.system_spaces import (
@@ -27,13 +28,10 @@ from model.record import (
     KIND_DELAY,
     KIND_NOOP,
     KIND_OTHER,
-    KIND_SESSION,
-    KIND_STARTUP,
     KIND_TERM,
     KIND_TTL,
     KIND_TTR,
     TERM,
-    TRUNCATE,
     Record,
 )
 from model.task import NEVER_US
@@ -148,7 +146,10 @@ class Engine:
         name = row[0]
         space = self.store.by_name.get(name)
         kind = self.drivers.get(row[3])
-        if space is None or kind is None or name in self.broken:
+        if space is None:
+            self.broken[name] = f"Space '{row[2]}' doesn't exists"
+            return
+        if kind is None or name in self.broken:
             self.broken.setdefault(name, f"unknown tube type {row[3]}")
             return
         try:
@@ -180,55 +181,14 @@ class Engine:
         return None
 
     def _config_in(self, row: Row) -> None:
-        if row[0] == "in_replicaset":
-            self.in_replicaset = row[1]
-            self.taken.temporary = self.sessions.space.temporary = not row[1]
-        elif row[0] == "ttr":
-            self.ttr_s = row[1]
-            self.ttr_us = int(row[1] * 1_000_000)
+        settings.apply_row(self, row)
 
     def _grants_in(self, _row: Row) -> None:
         self.on_grants_changed()
 
-    # -- settings --------------------------------------------------------------------------------
-
-    def configure(self, ttr: float | int | None, in_replicaset: bool | None) -> None:
-        """`queue.cfg`, already validated: None keeps what is. One transaction, all or nothing."""
-        rows = self.config.rows
-        if in_replicaset is not None and in_replicaset != self.in_replicaset:
-            if in_replicaset:
-                temporary = sorted(t.name for t in self.tubes.values() if t.space.temporary)
-                if temporary:
-                    names = ", ".join(temporary)
-                    self.report(
-                        "Queue: cannot set `in_replicaset = true`: "
-                        f"temporary tube(s) exists: {names}"
-                    )
-                    in_replicaset = False
-            if in_replicaset != self.in_replicaset:
-                self._convert(in_replicaset)
-        if ttr is not None and ("ttr" not in rows or rows["ttr"][1] != ttr):
-            self._set_config("ttr", ttr)
-        self.commit(KIND_SESSION, None)
-
-    def _set_config(self, name: str, value: Any) -> None:
-        if name in self.config.rows:
-            self.config.set(name, 1, value)
-        else:
-            self.config.insert((name, value))
-
-    def _convert(self, logged: bool) -> None:
-        """Ownership and sessions begin, or cease, to be logged; their rows stay as they are."""
-        spaces = (self.taken, self.sessions.space)
-        if logged:
-            self._set_config("in_replicaset", True)
-            for space in spaces:
-                for row in space.rows.values():
-                    self.store.ops.append((1, space.id, row))
-        else:
-            for space in spaces:
-                self.store.ops.append((TRUNCATE, space.id))
-            self._set_config("in_replicaset", False)
+    def configure(self, ttr: float | None, in_replicaset: bool | None) -> None:
+        """`queue.cfg`, already validated: None keeps what is."""
+        settings.configure(self, ttr, in_replicaset)
 
     # -- ownership -------------------------------------------------------------------------------
 
@@ -236,76 +196,18 @@ class Engine:
         return session in self.taken.by_session
 
     def release_tasks_of(self, session: bytes) -> None:
-        """Give back everything a session holds; one broken task does not keep the others."""
-        released: list[tuple[Tube, Row]] = []
-        by_id = {tube.id: tube for tube in self.tubes.values()}
-        for tube_id, task_id in sorted(self.taken.by_session.get(session, ())):
-            tube = by_id.get(tube_id)
-            if tube is None or task_id not in tube.space.rows:
-                self.taken.disown(tube_id, task_id)
-                self.report(f"Inconsistent queue state: task {task_id} of tube {tube_id} not found")
-                continue
-            mark = len(self.store.ops), len(self.store.undo)
-            try:
-                released.append((tube, tube.give_back(task_id, None)))
-            except Exception as error:
-                self._undo_to(*mark)
-                self.report(
-                    f"tube {tube.name}: release of task {task_id} failed: "
-                    f"{type(error).__name__}: {error}"
-                )
-        self.commit(KIND_SESSION, session)
-        for tube, row in released:
-            tube.readied(row, "release")
-
-    def _undo_to(self, ops: int, undo: int) -> None:
-        store = self.store
-        while len(store.undo) > undo:
-            space, key, old = store.undo.pop()
-            space.restore(key, old)
-        del store.ops[ops:]
+        """Give back everything a session holds, in one transaction."""
+        lifecycle.release_tasks_of(self, session)
 
     # -- start and stop of serving ---------------------------------------------------------------
 
     def start(self) -> int:
-        """Begin to serve: release what nobody may still claim, start drivers. Tasks released.
-
-        One transaction; ownership whose session is a shared session within `ttr` stays.
-        """
-        if not self.ttr_us or not self.in_replicaset:
-            self.sessions.restart(0)
-        else:
-            self.sessions.restart(self.ttr_us)
-        released = 0
-        live = self.sessions.space.rows
-        for tube in self.tubes.values():
-            for row in list(tube.driver.tasks_by_state("t")):
-                owner = self.taken.rows.get((tube.id, row[0]))
-                if owner is None or owner[3] not in live:
-                    tube.give_back(row[0], None)
-                    released += 1
-        ids = {tube.id: tube for tube in self.tubes.values()}
-        for key in list(self.taken.rows):
-            tube_of = ids.get(key[0])
-            if tube_of is None or (row := tube_of.space.rows.get(key[1])) is None or row[1] != "t":
-                self.taken.disown(*key)
-        self.commit(KIND_STARTUP, None)
-        for tube in self.tubes.values():
-            try:
-                tube.driver.start(self.now)
-            except Exception as error:
-                self.report(f"tube {tube.name}: start failed: {type(error).__name__}: {error}")
-        self.running = True
-        return released
+        """Begin to serve: release what nobody may still claim, start drivers. Tasks released."""
+        return lifecycle.start(self)
 
     def stop(self) -> None:
         """Stop serving: drivers stop, nothing is ticked any more."""
-        self.running = False
-        for tube in self.tubes.values():
-            try:
-                tube.driver.stop()
-            except Exception as error:
-                self.report(f"tube {tube.name}: stop failed: {type(error).__name__}: {error}")
+        lifecycle.stop(self)
 
     def wake_all(self, outcome: Any = EMPTY) -> None:
         """Answer everybody who waits: at shutdown with EMPTY, at a role change with an error."""
@@ -339,7 +241,7 @@ class Engine:
         while self.woken:
             tube = self.woken.pop()
             try:
-                tube.serve()
+                waiting.serve(tube)
             except Exception as error:
                 self.store.rollback()
                 self.report(f"tube {tube.name}: {type(error).__name__}: {error}")
@@ -360,7 +262,7 @@ class Engine:
         return timers[0][0] if timers else None
 
     def tick(self) -> None:
-        """Do what is due at `now`, at most TICK_MAX deadlines."""
+        """Do what is due at `now`, at most TICK_MAX deadlines, in the order of their moments."""
         timers = self.store.timers
         now = self.now
         for _ in range(TICK_MAX):
@@ -369,30 +271,40 @@ class Engine:
             entry = timers[0]
             kind = entry[1]
             if kind == TIMER_WAIT:
-                waiter: Waiter = entry[3]
-                tube = waiter.tube
-                blocked = waiter.id in tube.blocked
-                tube.cancel(waiter)
-                self.unpark(waiter)
-                waiter.client.deliver(waiter.ticket, NIL if blocked else EMPTY)
+                if self.woken:
+                    # A task that became ready before this moment is still in time for it.
+                    self.wake()
+                else:
+                    self._end_wait(entry[3])
             elif kind == TIMER_SESSION:
                 self.sessions.expire(entry[2])
+                timers.discard(entry)
             else:
                 self._expire_task(entry)
         self.wake()
 
+    def _end_wait(self, waiter: Waiter) -> None:
+        tube = waiter.tube
+        blocked = waiter.id in tube.blocked
+        tube.cancel(waiter)
+        self.unpark(waiter)
+        waiter.client.deliver(waiter.ticket, NIL if blocked else EMPTY)
+
     def _expire_task(self, entry: tuple[Any, ...]) -> None:
+        timers = self.store.timers
         tube = self.tube_of_space.get(entry[1])
         try:
             if tube is None:
                 raise failure("no tube serves this space")
             tube.expire(entry[2])
-            if self.store.timers and self.store.timers[0] == entry:
+            if entry in timers:
                 raise failure("the deadline was not handled")
         except Exception as error:
             # A deadline that cannot be handled must not be due for ever.
             self.store.rollback()
-            self.store.timers.discard(entry)
+            if entry in timers:
+                timers.remove(entry)
+                self.store.given_up.add(entry)
             self.report(
                 f"deadline of task {entry[2]} in space {entry[1]} dropped: "
                 f"{type(error).__name__}: {error}"
@@ -400,16 +312,3 @@ class Engine:
 
     def event_kind(self, event: str) -> int:
         return EVENT_KINDS.get(event, KIND_OTHER)
-
-
-def check_driver(name: str, driver: Any) -> None:
-    """Raise unless a custom driver has every method of the contract."""
-    for method in ("create_space", "new"):
-        if not callable(getattr(driver, method, None)):
-            raise failure('tube control methods must contain functions "create_space" and "new"')
-    for method in METHODS:
-        found = getattr(driver, method, None)
-        if not callable(found) or getattr(found, "__isabstractmethod__", False):
-            raise failure(
-                f'The "{name}" driver does not have an implementation of method "{method}".'
-            )

@@ -35,7 +35,9 @@ class Sessions:
         self.new_uuid = new_uuid
         self.members: dict[bytes, dict[Client, None]] = {}
         self.explicit: set[bytes] = set()
-        self.space = engine.store.add(shared_space(CatalogueIndex(self._row_in, self._row_out)))
+        self.space = engine.store.add(
+            shared_space(CatalogueIndex(self._row_in, self._row_out, self._emptied))
+        )
 
     # Timers follow the rows, so that a replica has them ready when it is promoted.
 
@@ -46,6 +48,12 @@ class Sessions:
     def _row_out(self, row: Row) -> None:
         if not row[SHARED_ACTIVE]:
             self.engine.store.timers.discard((row[SHARED_EXPIRES], TIMER_SESSION, row[0]))
+
+    def _emptied(self) -> None:
+        timers = self.engine.store.timers
+        others = [entry for entry in timers if entry[1] != TIMER_SESSION]
+        timers.clear()
+        timers.update(others)
 
     def of(self, client: Client) -> bytes:
         """The client's session, made on the spot (inside the current transaction) if needed."""
@@ -77,14 +85,17 @@ class Sessions:
             if client.session != session:
                 self.leave(client)
                 self._join(client, session)
-            row = self.space.rows.get(session)
-            if row is None:
-                self.space.insert((session, 0, True))
-            elif not row[SHARED_ACTIVE]:
-                self.space.set(session, SHARED_EXPIRES, 0, SHARED_ACTIVE, True)
+            self._activate(session)
         self.explicit.add(session)
         engine.commit(KIND_SESSION, session)
         return session
+
+    def _activate(self, session: bytes) -> None:
+        row = self.space.rows.get(session)
+        if row is None:
+            self.space.insert((session, 0, True))
+        elif not row[SHARED_ACTIVE]:
+            self.space.set(session, SHARED_EXPIRES, 0, SHARED_ACTIVE, True)
 
     def leave(self, client: Client) -> None:
         """The connection gives up its session; the last one to go starts the clock, or ends it."""
@@ -126,10 +137,13 @@ class Sessions:
         self.end(session)
 
     def restart(self, ttr_us: int) -> None:
-        """A node starts to serve: nobody is connected yet (inside the start's transaction).
+        """A node starts to serve (inside the start's transaction).
 
         Sessions that may still be claimed become inactive for `ttr`; without ttr all are gone.
+        Those of connections that stayed over a change of roles are theirs as before.
         """
+        for session in self.members:
+            self._activate(session)
         for session, row in list(self.space.rows.items()):
             if session in self.members:
                 continue

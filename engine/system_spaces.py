@@ -25,11 +25,18 @@ SHARED_UUID, SHARED_EXPIRES, SHARED_ACTIVE = range(3)
 class CatalogueIndex(Index):
     """Tells the engine which rows of a space come and go, on whichever road they do."""
 
-    __slots__ = ("appears", "goes", "rows")
+    __slots__ = ("appears", "emptied", "goes", "rows")
 
-    def __init__(self, appears: Callable[[Row], None], goes: Callable[[Row], None]) -> None:
+    def __init__(
+        self,
+        appears: Callable[[Row], None],
+        goes: Callable[[Row], None],
+        emptied: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`emptied`: all rows went at once. Most spaces of this kind never see that."""
         self.appears = appears
         self.goes = goes
+        self.emptied = emptied
         self.rows: dict[Any, Row] = {}
 
     def attach(self, space: Space) -> None:
@@ -42,7 +49,7 @@ class CatalogueIndex(Index):
         self.goes(row)
 
     def cleared(self) -> None:
-        """System spaces are never truncated by a call; an empty one has nothing to tell."""
+        self.emptied()
 
 
 def taken_key(row: Row) -> tuple[int, int]:

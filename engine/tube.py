@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from drivers.base import Driver
+from drivers.base import KNOWN_PUT_OPTIONS, Driver
 from engine import arguments
 from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
-from model.errors import ER_FIELD_MISSING, QueueError, not_taken, task_not_found
+from model.errors import ER_FIELD_MISSING, QueueError, failure, not_taken, task_not_found
 from model.record import (
     KIND_ACK,
     KIND_BURY,
@@ -56,6 +56,7 @@ class Tube:
         "opts",
         "space",
         "taken",
+        "task_options",
         "type",
         "waiters",
     )
@@ -72,6 +73,7 @@ class Tube:
         self.normalize: Callable[[Row], Row] | None = (
             None if type(driver).normalize_task is Driver.normalize_task else driver.normalize_task
         )
+        self.task_options = KNOWN_PUT_OPTIONS | driver.task_options
         self.taken = engine.taken
         self.calls = dict.fromkeys(CALLS, 0)
         self.done = 0
@@ -84,24 +86,24 @@ class Tube:
     def put(
         self, client: Client, ticket: Any, data: bytes | None, opts: Any = None
     ) -> Row | _Sentinel:
-        """New task from raw MessagePack `data`. EMPTY rows never happen; NIL = no room."""
+        """New task from raw MessagePack `data`. NIL = no room; PENDING = waits for room."""
         engine = self.engine
         if data is None:
             raise self.no_data()
         if opts is not None:
-            opts = arguments.put_options(opts)
+            opts = arguments.task_options(opts, self.task_options)
         driver = self.driver
         if driver.capacity and (self.blocked or len(self.space.rows) >= driver.capacity):
             return self._wait_for_room(client, ticket, data, opts)
         row = driver.put(data, opts, engine.now)
+        shown = row if self.normalize is None else self.normalize(row)
         self.calls["put"] += 1
         engine.commit(KIND_PUT, client.session)
         if self.callback is not None:
             self.notify(row, "put")
         if self.waiters:
             engine.woken.append(self)
-        normalize = self.normalize
-        return row if normalize is None else normalize(row)
+        return shown
 
     def take(
         self, client: Client, ticket: Any, timeout: Any = None, token: bool = False
@@ -111,17 +113,30 @@ class Tube:
         wait_us = arguments.timeout_us(timeout)
         # Whoever waits was served when a task became ready, so what is ready now is free to take.
         row = self.driver.take(engine.now)
-        if row is not None:
-            return self._taken(client, row, token)
+        if row is not None and (row[1] == "t" or (row := self.past_overdue(row)) is not None):
+            return self.delivered(client, row, token)
         if not wait_us:
             return EMPTY
         waiter = engine.park(client, ticket, self, wait_us, token)
         self.waiters[waiter.id] = waiter
         return PENDING
 
-    def _taken(self, client: Client, row: Row, token: bool) -> Row:
+    def past_overdue(self, row: Row | None) -> Row | None:
+        """Expire what a take came upon until it meets a task to deliver.
+
+        A ttl of nothing gets here, and a flood of deadlines that one tick could not handle.
+        """
+        while row is not None and row[1] != "t":
+            self.expire(row[0])
+            if self.space.rows.get(row[0]) == row:
+                raise failure(f"driver {self.type} offers task {row[0]} and does not expire it")
+            row = self.driver.take(self.engine.now)
+        return row
+
+    def delivered(self, client: Client, row: Row, token: bool) -> Row:
         """Write down the owner of a task the driver just took, and commit."""
         engine = self.engine
+        shown = row if self.normalize is None else self.normalize(row)
         session = client.session
         if session is None:
             session = engine.sessions.of(client)
@@ -130,11 +145,9 @@ class Tube:
         engine.commit(KIND_TAKE, session)
         if self.callback is not None:
             self.notify(row, "take")
-        if self.normalize is not None:
-            row = self.normalize(row)
         if token:
-            return Delivery((row[0], row[1], self.engine.last_delivery, row[-1]))
-        return row
+            return Delivery((shown[0], shown[1], engine.last_delivery, shown[-1]))
+        return shown
 
     def own(self, task_id: int, client: Client, session: bytes) -> None:
         engine = self.engine
@@ -161,18 +174,26 @@ class Tube:
             raise task_not_found(task_id)
         engine = self.engine
         row = self.driver.delete(task_id, engine.now)
+        shown = row if self.normalize is None else self.normalize(row)
         self.taken.disown(self.id, task_id)
         self.calls["ack"] += 1
         self.done += 1
         engine.commit(KIND_ACK, client.session)
-        return self._gone(row, "delete")
+        if self.callback is not None:
+            self.notify(row, "delete")
+        if self.waiters or self.blocked:
+            engine.woken.append(self)
+        return shown
 
-    def _gone(self, row: Row, event: str) -> Row:
-        """A task left the tube: tell the callback, offer what its absence makes possible."""
+    def tell(self, row: Row, event: str) -> None:
+        """A task changed (already committed): the callback, and who waits for what that freed."""
         if self.callback is not None:
             self.notify(row, event)
         if self.waiters or self.blocked:
             self.engine.woken.append(self)
+
+    def shown(self, row: Row) -> Row:
+        """A row as clients see it; called before the commit, for a custom driver may fail here."""
         return row if self.normalize is None else self.normalize(row)
 
     # -- the other calls -------------------------------------------------------------------------
@@ -180,27 +201,22 @@ class Tube:
     def release(self, client: Client, task_id: Any, opts: Any = None, token: Any = None) -> Row:
         """Give a taken task back, after `opts.delay` seconds where the driver knows delays."""
         task_id = arguments.task_id(task_id, 2)
-        opts = arguments.release_options(opts)
+        opts = arguments.task_options(opts, self.task_options, "release")
         self.check_owner(client, task_id, token)
         if task_id not in self.space.rows:
             raise task_not_found(task_id)
         row = self.give_back(task_id, opts)
+        shown = self.shown(row)
+        self.calls["release"] += 1
         self.engine.commit(KIND_RELEASE, client.session)
-        return self.readied(row, "release")
+        self.tell(row, "release")
+        return shown
 
     def give_back(self, task_id: int, opts: dict[str, Any] | None) -> Row:
+        """The release itself, inside a transaction; its counting and telling are the caller's."""
         row = self.driver.release(task_id, opts, self.engine.now)
         self.taken.disown(self.id, task_id)
-        self.calls["release"] += 1
         return row
-
-    def readied(self, row: Row, event: str) -> Row:
-        """A task may have become ready (already committed): callback, consumers."""
-        if self.callback is not None:
-            self.notify(row, event)
-        if self.waiters:
-            self.engine.woken.append(self)
-        return row if self.normalize is None else self.normalize(row)
 
     def touch(
         self, client: Client, task_id: Any, delta: Any = None, token: Any = None
@@ -212,15 +228,18 @@ class Tube:
         task_id = arguments.task_id(task_id, 2)
         self.check_owner(client, task_id, token)
         row = self.driver.touch(task_id, delta_us, self.engine.now)
+        shown = self.shown(row)
         self.calls["touch"] += 1
         self.engine.commit(KIND_TOUCH, client.session)
-        return self.readied(row, "touch")
+        self.tell(row, "touch")
+        return shown
 
     def peek(self, task_id: Any) -> Row:
         """Look at a task without changing anything."""
         row = self.driver.peek(self._existing(task_id))
-        assert row is not None
-        return row if self.normalize is None else self.normalize(row)
+        if row is None:
+            raise task_not_found(task_id)
+        return self.shown(row)
 
     def _existing(self, task_id: Any) -> int:
         task_id = arguments.task_id(task_id, 1)
@@ -233,12 +252,14 @@ class Tube:
         task_id = self._existing(task_id)
         row = self.space.rows[task_id]
         if row[1] == "!":
-            return row if self.normalize is None else self.normalize(row)
+            return self.shown(row)
         row = self.driver.bury(task_id, self.engine.now)
+        shown = self.shown(row)
         self.taken.disown(self.id, task_id)
         self.calls["bury"] += 1
         self.engine.commit(KIND_BURY, client.session)
-        return self.readied(row, "bury")
+        self.tell(row, "bury")
+        return shown
 
     def kick(self, client: Client, count: Any = None) -> int:
         """Make up to `count` buried tasks ready; how many it was."""
@@ -247,18 +268,20 @@ class Tube:
             self.calls["kick"] += len(rows)
             self.engine.commit(KIND_KICK, client.session)
             for row in rows:
-                self.readied(row, "kick")
+                self.tell(row, "kick")
         return len(rows)
 
     def delete(self, client: Client, task_id: Any) -> Row:
         """Remove a task in any state, whoever holds it."""
         task_id = self._existing(task_id)
         row = self.driver.delete(task_id, self.engine.now)
+        shown = self.shown(row)
         self.taken.disown(self.id, task_id)
         self.calls["delete"] += 1
         self.done += 1
         self.engine.commit(KIND_DELETE, client.session)
-        return self._gone(row, "delete")
+        self.tell(row, "delete")
+        return shown
 
     def truncate(self, client: Client) -> _Sentinel:
         """Remove all tasks; ids start at 0 again; owners of what was there own nothing."""
@@ -274,9 +297,10 @@ class Tube:
         """Give every taken task back, whoever holds it."""
         rows = [self.give_back(row[0], None) for row in list(self.driver.tasks_by_state("t"))]
         if rows:
+            self.calls["release"] += len(rows)
             self.engine.commit(KIND_RELEASE_ALL, client.session if client else None)
             for row in rows:
-                self.readied(row, "release")
+                self.tell(row, "release")
         return EMPTY
 
     # -- waiting ---------------------------------------------------------------------------------
@@ -285,41 +309,13 @@ class Tube:
         self, client: Client, ticket: Any, data: bytes, opts: dict[str, Any] | None
     ) -> _Sentinel:
         wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))
+        self.driver.check_put(opts)
         if not wait_us:
             return NIL
-        self.driver.check_put(opts)
         waiter = self.engine.park(client, ticket, self, wait_us, False)
         waiter.data, waiter.opts = data, opts
         self.blocked[waiter.id] = waiter
         return PENDING
-
-    def serve(self) -> None:
-        """Pair what became possible with who waits for it, in order of arrival."""
-        engine = self.engine
-        driver = self.driver
-        while self.blocked and len(self.space.rows) < driver.capacity:
-            waiter = engine.unpark(self.blocked.popitem(last=False)[1])
-            assert waiter.data is not None
-            try:
-                row = driver.put(waiter.data, waiter.opts, engine.now)
-                self.calls["put"] += 1
-                engine.commit(KIND_PUT, waiter.client.session)
-            except QueueError as error:
-                engine.store.rollback()
-                waiter.client.deliver(waiter.ticket, error)
-                continue
-            if self.callback is not None:
-                self.notify(row, "put")
-            waiter.client.deliver(
-                waiter.ticket, row if self.normalize is None else self.normalize(row)
-            )
-        while self.waiters:
-            taken = driver.take(engine.now)
-            if taken is None:
-                return
-            waiter = engine.unpark(self.waiters.popitem(last=False)[1])
-            row = self._taken(waiter.client, taken, waiter.token)
-            waiter.client.deliver(waiter.ticket, [row] if waiter.many else row)
 
     def cancel(self, waiter: Waiter) -> None:
         self.waiters.pop(waiter.id, None)
@@ -328,19 +324,18 @@ class Tube:
     # -- events ----------------------------------------------------------------------------------
 
     def expire(self, task_id: int) -> None:
-        """A deadline of one task is due."""
+        """A deadline of one task is due: one transaction, however many events."""
         engine = self.engine
-        for event, row in self.driver.expire(task_id, engine.now):
+        events = self.driver.expire(task_id, engine.now)
+        for _, row in events:
+            if row[1] != "t":
+                self.taken.disown(self.id, row[0])
+        engine.commit(engine.event_kind(events[-1][0] if events else ""), None)
+        for event, row in events:
             if event == "delete":
                 self.done += 1
             self.calls[event] = self.calls.get(event, 0) + 1
-            self.taken.disown(self.id, task_id)
-            if event != "delete":
-                engine.commit(engine.event_kind(event), None)
-            if row[1] == "-":
-                self._gone(row, event)
-            else:
-                self.readied(row, event)
+            self.tell(row, event)
 
     def notify(self, row: Row, event: str) -> None:
         """Tell the callback; what it raises is reported and changes nothing."""
@@ -351,7 +346,8 @@ class Tube:
             callback(row, event)
         except Exception as error:
             self.engine.report(
-                f"on_task_change of tube {self.name} failed on {event}: {type(error).__name__}: {error}"
+                f"on_task_change of tube {self.name} failed on {event}: "
+                f"{type(error).__name__}: {error}"
             )
 
     def no_data(self) -> QueueError:

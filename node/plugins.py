@@ -11,9 +11,8 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from drivers import BUILT_IN
-from drivers.base import Driver
+from drivers.base import Driver, check_driver
 from engine.clients import EMPTY
-from engine.queue import check_driver
 from engine.tube import Callback
 from model.errors import QueueError, failure
 from node.calls import argument, reply

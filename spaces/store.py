@@ -6,7 +6,7 @@ Nothing here writes, ships or decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -104,14 +104,19 @@ class Store:
 
     def rollback(self) -> None:
         """Take back every row change since the last commit, newest first."""
-        for space, key, old in reversed(self.undo):
+        self.rollback_to(0, 0)
+
+    def rollback_to(self, ops: int, undo: int) -> None:
+        """Take back what changed since the trail had these lengths."""
+        trail = self.undo
+        while len(trail) > undo:
+            space, key, old = trail.pop()
             space.restore(key, old)
-        self.undo.clear()
-        self.ops = []
+        del self.ops[ops:]
 
     # -- records coming in -----------------------------------------------------------------------
 
-    def apply(self, ops: list[Op], lenient: bool = False) -> None:
+    def apply(self, ops: Sequence[Op], lenient: bool = False) -> None:
         """Apply one record's ops. `lenient`: rows may be missing (inside a fuzzy snapshot).
 
         Raises `ApplyError` when a strict op does not fit.

@@ -1,0 +1,67 @@
+"""Settings made by `queue.cfg`: kept in a space, so that they are logged like everything else.
+
+`ttr`: seconds a session is kept for its owner; `in_replicaset`: whether ownership and sessions are
+logged. Who may call, and with what, is checked in engine/admin.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from model.record import INSERT, KIND_CONFIG, TRUNCATE
+
+if TYPE_CHECKING:
+    from engine.queue import Engine
+    from spaces.space import Row
+
+
+def apply_row(engine: Engine, row: Row) -> None:
+    """A setting came in, by a call, from the log or from the master."""
+    if row[0] == "in_replicaset":
+        engine.in_replicaset = row[1]
+        engine.taken.temporary = engine.sessions.space.temporary = not row[1]
+    elif row[0] == "ttr":
+        engine.ttr_s = row[1]
+        engine.ttr_us = int(row[1] * 1_000_000)
+
+
+def configure(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
+    """Change settings already validated: None keeps what is. One transaction, all or nothing."""
+    rows = engine.config.rows
+    if in_replicaset and not engine.in_replicaset:
+        temporary = sorted(tube.name for tube in engine.tubes.values() if tube.space.temporary)
+        if temporary:
+            names = ", ".join(temporary)
+            engine.report(
+                f"Queue: cannot set `in_replicaset = true`: temporary tube(s) exists: {names}"
+            )
+            in_replicaset = False
+    if in_replicaset is not None and in_replicaset != engine.in_replicaset:
+        _convert(engine, in_replicaset)
+    if ttr is not None and ("ttr" not in rows or rows["ttr"][1] != ttr):
+        _set(engine, "ttr", ttr)
+    engine.commit(KIND_CONFIG, None)
+
+
+def _set(engine: Engine, name: str, value: Any) -> None:
+    if name in engine.config.rows:
+        engine.config.set(name, 1, value)
+    else:
+        engine.config.insert((name, value))
+
+
+def _convert(engine: Engine, logged: bool) -> None:
+    """Ownership and sessions begin, or cease, to be logged; here their rows stay as they are.
+
+    Elsewhere they become what they are here, or nothing: a former master may hold rows of its own.
+    """
+    ops = engine.store.ops
+    spaces = (engine.taken, engine.sessions.space)
+    if logged:
+        _set(engine, "in_replicaset", True)
+    for space in spaces:
+        ops.append((TRUNCATE, space.id))
+        if logged:
+            ops.extend([(INSERT, space.id, row) for row in space.rows.values()])
+    if not logged:
+        _set(engine, "in_replicaset", False)

@@ -1,0 +1,72 @@
+"""Serving those who wait: takes that wait for a task, puts that wait for room.
+
+Called once what happened is committed and answered; strictly in order of arrival.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import batches
+from model.errors import QueueError, failure
+from model.record import KIND_PUT
+
+if TYPE_CHECKING:
+    from engine.clients import Waiter
+    from engine.tube import Tube
+    from spaces.space import Row
+
+
+def serve(tube: Tube) -> None:
+    """Pair what became possible with who waits for it.
+
+    A driver that fails here fails whoever is first in line, as if it had just called.
+    """
+    unpark = tube.engine.unpark
+    outcome: Row | list[Row] | QueueError | None
+    while tube.blocked and len(tube.space.rows) < tube.driver.capacity:
+        waiter = unpark(tube.blocked.popitem(last=False)[1])
+        try:
+            outcome = _put(tube, waiter)
+        except Exception as error:
+            outcome = _failed(tube, error)
+        waiter.client.deliver(waiter.ticket, outcome)
+    while tube.waiters:
+        waiter = next(iter(tube.waiters.values()))
+        try:
+            outcome = _take(tube, waiter)
+        except Exception as error:
+            outcome = _failed(tube, error)
+        if not outcome:
+            return
+        del tube.waiters[waiter.id]
+        unpark(waiter)
+        waiter.client.deliver(waiter.ticket, outcome)
+
+
+def _put(tube: Tube, waiter: Waiter) -> Row:
+    assert waiter.data is not None
+    row = tube.driver.put(waiter.data, waiter.opts, tube.engine.now)
+    shown = tube.shown(row)
+    tube.calls["put"] += 1
+    tube.engine.commit(KIND_PUT, waiter.client.session)
+    if tube.callback is not None:
+        tube.notify(row, "put")
+    return shown
+
+
+def _take(tube: Tube, waiter: Waiter) -> Row | list[Row] | None:
+    if waiter.many:
+        return batches.take_now(tube, waiter.client, waiter.many, waiter.token)
+    row = tube.past_overdue(tube.driver.take(tube.engine.now))
+    return None if row is None else tube.delivered(waiter.client, row, waiter.token)
+
+
+def _failed(tube: Tube, error: Exception) -> QueueError:
+    """Take back what a failed call changed; what its caller is told."""
+    tube.engine.store.rollback()
+    if isinstance(error, QueueError):
+        return error
+    text = f"{type(error).__name__}: {error}"
+    tube.engine.report(f"tube {tube.name}: {text}", error)
+    return failure(f"Internal error: {text}")
