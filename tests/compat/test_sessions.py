@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,36 @@ def test_sub_queue_names(tube: Callable[..., Tube]) -> None:
     assert taken[4] == []
     assert len({str(task) for task in taken}) == 5
     assert fresh.statistics()["tasks"]["taken"] == 4
+
+
+def test_shutdown_answers_who_waits(launch: Open, connect: Open) -> None:
+    """SIGTERM: watchers are told, waiting takes end with nothing, and the process ends soon."""
+    node = launch()
+    conn = connect(node)
+    tube = new_tube(conn, "fifo")
+    for _ in range(2):  # the second one says that the event of the first one was seen
+        conn.send(0x4A, {0x57: "box.shutdown"})
+        conn.ping()
+    assert conn.events == [{0x57: "box.shutdown"}]
+    waiting = tube.start("take")
+    conn.ping()
+    stopping = ThreadPoolExecutor(1).submit(node.stop)
+    assert conn.answer(waiting) == []
+    if len(conn.events) == 1:
+        conn.events.append(conn.read_packet()[2])
+    assert conn.events[1] == {0x57: "box.shutdown", 0x58: True}
+    assert stopping.result(5) == 0
+
+
+@pytest.mark.parametrize("driver", ["fifo", "fifottl", "limfifottl", "utube", "utubettl"])
+def test_kicked_tasks_come_in_order(raw: Raw, driver: str) -> None:
+    """By id, or by priority where there is one."""
+    tube = new_tube(raw, driver)
+    for number, pri in enumerate((5, 1, 3)):
+        tube("put", pri, {"pri": pri, "utube": number})
+    for number in (2, 0, 1):
+        tube("bury", number)
+    tube("kick", 2)
+    expected = [1, 3] if driver.endswith("ttl") else [5, 1]
+    assert [tube("take", 0)[0][2] for _ in range(2)] == expected
+    assert tube("take", 0) == []
