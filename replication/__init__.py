@@ -1,4 +1,4 @@
-"""Both ends of a link between nodes: relay, applier, commit point, fork finding, rescue.
+"""Both ends of a link, as pure objects: lineage, messages, handshake, relay, applier, commit point.
 
-Frames and positions in, frames and decisions out. No sockets, files or clocks in here.
+Bytes, ticks and clock values come in, messages and decisions go out. No sockets, files or clocks.
 """

@@ -1,0 +1,180 @@
+"""The upstream's side of a handshake: what a downstream with this log is told.
+
+One handshake per connection, ever: after REWIND the downstream cuts its log and connects anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from replication.lineage import Lineage, LineageError, Verdict, winner
+from replication.messages import (
+    BOOTSTRAP,
+    BROKEN_LINEAGE,
+    CONFLICT,
+    CONTINUE,
+    IDLE,
+    LOST_ACKNOWLEDGED,
+    NEWER_PROTOCOL,
+    NEWER_TERM,
+    NO_CLUSTER,
+    PROTOCOL_VERSION,
+    REFUSE,
+    REWIND,
+    SELF,
+    UNKNOWN_NODE,
+    WRONG_CLUSTER,
+    Hello,
+    Welcome,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The node that answers. Its log holds `first_lsn .. last_lsn` (first = last + 1: nothing).
+
+    writable: it is RUNNING. known_nodes: ids that may follow, None for any. accept_loss: the
+    operator has decided that this log stands even where a follower knows more to be acknowledged.
+    """
+
+    cluster_id: bytes
+    node_id: bytes
+    node_name: str
+    lineage: Lineage
+    first_lsn: int
+    last_lsn: int
+    commit_lsn: int
+    state: str
+    writable: bool
+    known_nodes: Collection[bytes] | None = None
+    accept_loss: bool = False
+
+
+def answer(hello: Hello, upstream: Upstream) -> Welcome:
+    """The answer to HELLO. Never raises; every refusal has a code and names what is wrong."""
+    refusal = _identity(hello, upstream)
+    if refusal is not None:
+        return refusal
+    try:
+        fork = hello.lineage.common_point(upstream.lineage, hello.last_lsn, upstream.last_lsn)
+    except LineageError as error:
+        return refuse(upstream, BROKEN_LINEAGE, error.reason)
+    if not upstream.writable:
+        return _not_writable(hello, upstream, fork)
+    return _contest(hello, upstream) or _from_fork(hello, upstream, fork)
+
+
+def refuse(upstream: Upstream, code: int, reason: str) -> Welcome:
+    """A refusal, also for a HELLO that could not be read (its `LinkError` has the code)."""
+    return _welcome(upstream, REFUSE, 0, code, reason)
+
+
+def _identity(hello: Hello, upstream: Upstream) -> Welcome | None:
+    if hello.version > PROTOCOL_VERSION:
+        return refuse(
+            upstream,
+            NEWER_PROTOCOL,
+            f"protocol version {hello.version} is newer than {PROTOCOL_VERSION}, known here",
+        )
+    if hello.node_id == upstream.node_id:
+        return refuse(upstream, SELF, f"node {hello.node_name} is this very node")
+    joins = hello.cluster_id == NO_CLUSTER and not hello.last_lsn and not hello.lineage.terms
+    if hello.cluster_id != upstream.cluster_id and not joins:
+        return refuse(
+            upstream,
+            WRONG_CLUSTER,
+            f"node {hello.node_name} belongs to cluster {hello.cluster_id.hex()}, "
+            f"this is {upstream.cluster_id.hex()}",
+        )
+    known = upstream.known_nodes
+    if known is not None and hello.node_id not in known:
+        return refuse(
+            upstream,
+            UNKNOWN_NODE,
+            f"node {hello.node_name} ({hello.node_id.hex()}) is not among the known nodes",
+        )
+    return None
+
+
+def _not_writable(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
+    """A node that does not write still hands on what a follower of its own history lacks.
+
+    So what the last master wrote reaches its replica after the flip, too. But only a writable
+    node may ask another to cut anything, or to start over.
+    """
+    if fork == hello.last_lsn < upstream.last_lsn and fork + 1 >= upstream.first_lsn:
+        return _welcome(upstream, CONTINUE, fork + 1)
+    reason = f"{upstream.node_name} is {upstream.state}, not writable; it feeds once it is"
+    return _welcome(upstream, IDLE, 0, 0, reason)
+
+
+def _contest(hello: Hello, upstream: Upstream) -> Welcome | None:
+    """A writable node whose lineage does not win has no say over the other's log."""
+    contest = winner(upstream.lineage, hello.lineage)
+    rival, own = contest.theirs, contest.ours
+    if contest.conflict:
+        assert rival is not None
+        assert own is not None
+        return refuse(
+            upstream,
+            CONFLICT,
+            f"term {rival.number} was opened by {rival.node} ({rival.id.hex()}, LSN "
+            f"{rival.start_lsn}) and by {own.node} ({own.id.hex()}, LSN {own.start_lsn}): "
+            "an operator must promote one of them",
+        )
+    if contest.verdict is Verdict.THEIRS:
+        assert rival is not None
+        return refuse(
+            upstream,
+            NEWER_TERM,
+            f"node {hello.node_name} knows term {rival.number} of {rival.node}, "
+            f"newer than {upstream.lineage.number}, the last one here",
+        )
+    return None
+
+
+def _from_fork(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
+    if fork < hello.last_lsn:
+        return _rewind(hello, upstream, fork)
+    if fork + 1 < upstream.first_lsn:
+        reason = f"LSN {fork + 1} is no longer in the log, which starts at {upstream.first_lsn}"
+        return _welcome(upstream, BOOTSTRAP, 0, 0, reason)
+    return _welcome(upstream, CONTINUE, fork + 1)
+
+
+def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
+    """The follower's end is not on the winning lineage. Unless it must not be given up."""
+    lost = min(hello.acked_mark, hello.last_lsn)
+    if fork < lost and not upstream.accept_loss:
+        parted = upstream.lineage.term_at(fork + 1) if fork < upstream.last_lsn else None
+        if parted is None or not parted.solo:
+            # KIP-966: a log that came back shorter than what was acknowledged must not lead.
+            return refuse(
+                upstream,
+                LOST_ACKNOWLEDGED,
+                f"records {fork + 1}..{lost} of {hello.node_name} were acknowledged and are not "
+                f"in the log of {upstream.node_name}: an operator must say which log stands",
+            )
+    reason = f"the logs part after LSN {fork}, yours goes on to {hello.last_lsn}"
+    return _welcome(upstream, REWIND, fork, 0, reason)
+
+
+def _welcome(
+    upstream: Upstream, kind: int, lsn: int = 0, code: int = 0, reason: str = ""
+) -> Welcome:
+    return Welcome(
+        kind,
+        lsn,
+        code,
+        reason,
+        PROTOCOL_VERSION,
+        upstream.cluster_id,
+        upstream.node_id,
+        upstream.node_name,
+        upstream.lineage,
+        upstream.last_lsn,
+        upstream.commit_lsn,
+        upstream.state,
+        upstream.writable,
+    )

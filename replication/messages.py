@@ -1,0 +1,218 @@
+"""What two nodes say to each other once a connection was switched over by SUBSCRIBE.
+
+A message is a length (u32, big-endian, of what follows) and a MessagePack array: its type, then
+its fields in the order of the class. Fields behind the known ones are ignored, so that a newer
+node can add some. Layouts are listed in docs/replication.md; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from replication.lineage import ID_BYTES, Lineage
+
+PROTOCOL_VERSION = 1
+#: The cluster id of a node that has none yet: it joins whatever cluster answers.
+NO_CLUSTER = bytes(ID_BYTES)
+
+CONTINUE, REWIND, BOOTSTRAP, REFUSE, IDLE = 1, 2, 3, 4, 5
+ANSWER_NAMES = {
+    CONTINUE: "continue",
+    REWIND: "rewind",
+    BOOTSTRAP: "bootstrap",
+    REFUSE: "refuse",
+    IDLE: "idle",
+}
+#: Names of refusals: codes of WELCOME and of BYE.
+WRONG_CLUSTER, SELF, NEWER_PROTOCOL, UNKNOWN_NODE = 1, 2, 3, 4
+NEWER_TERM, CONFLICT, LOST_ACKNOWLEDGED, BROKEN_LINEAGE = 5, 6, 7, 8
+GARBAGE, SILENT, AGAIN, STOPPING, DIVERGED = 9, 10, 11, 12, 13
+CODE_NAMES = {
+    0: "none",
+    WRONG_CLUSTER: "wrong_cluster",
+    SELF: "self",
+    NEWER_PROTOCOL: "newer_protocol",
+    UNKNOWN_NODE: "unknown_node",
+    NEWER_TERM: "newer_term",
+    CONFLICT: "conflict",
+    LOST_ACKNOWLEDGED: "lost_acknowledged",
+    BROKEN_LINEAGE: "broken_lineage",
+    GARBAGE: "garbage",
+    SILENT: "silent",
+    AGAIN: "again",
+    STOPPING: "stopping",
+    DIVERGED: "diverged",
+}
+
+
+class LinkError(Exception):
+    """The peer broke the protocol. `code` is one of the names above, `reason` one line.
+
+    Whoever catches it closes the connection; nothing that came before is undone.
+    """
+
+    def __init__(self, reason: str, code: int = GARBAGE) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of the downstream: who it is and what its log holds.
+
+    last_lsn / durable_lsn: end of the log, and how far it survives a power cut. acked_mark: the
+    highest LSN the node knows to have been acknowledged to clients, by whomever. partial: the
+    name and received bytes of a snapshot it would like to resume.
+    """
+
+    version: int
+    cluster_id: bytes
+    node_id: bytes
+    node_name: str
+    lineage: Lineage
+    last_lsn: int
+    durable_lsn: int
+    state: str
+    read_only: bool
+    commit_lsn: int
+    acked_mark: int
+    partial: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The one answer to HELLO. `answer` is CONTINUE REWIND BOOTSTRAP REFUSE or IDLE.
+
+    lsn: CONTINUE: the first LSN that will come; REWIND: the last LSN to keep; else 0.
+    code, reason: why, for REFUSE, BOOTSTRAP, IDLE and REWIND. The rest describes the upstream.
+    """
+
+    answer: int
+    lsn: int
+    code: int
+    reason: str
+    version: int
+    cluster_id: bytes
+    node_id: bytes
+    node_name: str
+    lineage: Lineage
+    last_lsn: int
+    commit_lsn: int
+    state: str
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One log frame, the very bytes that are on the upstream's disk, and its term's id."""
+
+    term_id: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """What the downstream holds; cumulative. `term_id`: the term of the record `durable_lsn`.
+
+    snapshot_bytes: how much of the snapshot under way has arrived and is kept.
+    """
+
+    term_id: bytes
+    durable_lsn: int
+    applied_lsn: int
+    snapshot_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Each second, both ways. clock_us: the sender's log clock when it was sent."""
+
+    term_number: int
+    term_id: bytes
+    state: str
+    last_lsn: int
+    commit_lsn: int
+    clock_us: int
+    read_only: bool
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBegin:
+    """A snapshot of `size` bytes follows, `crc` is the CRC-32 of them all; then come frames."""
+
+    end_lsn: int
+    size: int
+    name: str
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunk:
+    """Bytes of the snapshot from `offset` on, with their CRC-32."""
+
+    offset: int
+    data: bytes
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnd:
+    """The snapshot is complete; `end_lsn` as announced."""
+
+    end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The sender knows this term: whoever reigns under an older one stops acknowledging."""
+
+    term_number: int
+    term_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """The sender stopped writing: its log ends at `barrier_lsn`, the next term is `term_number`."""
+
+    term_number: int
+    barrier_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """The sender closes the connection. AGAIN asks the other side to subscribe anew at once."""
+
+    code: int
+    reason: str
+
+
+Message = (
+    Hello
+    | Welcome
+    | Frame
+    | Ack
+    | Heartbeat
+    | SnapshotBegin
+    | SnapshotChunk
+    | SnapshotEnd
+    | Fence
+    | Handoff
+    | Bye
+)
+TYPES: dict[int, type[Message]] = {
+    1: Hello,
+    2: Welcome,
+    3: Frame,
+    4: Ack,
+    5: Heartbeat,
+    6: SnapshotBegin,
+    7: SnapshotChunk,
+    8: SnapshotEnd,
+    9: Fence,
+    10: Handoff,
+    11: Bye,
+}
+LENGTH = struct.Struct(">I")
