@@ -185,8 +185,7 @@ class SegmentReader:
         """Reads and verifies the header. `rescue`: any node of the cluster may have written it."""
         self._window = Window(disk, name, size)
         self.name = name
-        data, at = self._window.at(0, SEGMENT_HEADER_SIZE)
-        header = data[at : at + SEGMENT_HEADER_SIZE]
+        header = disk.read(name, 0, SEGMENT_HEADER_SIZE)
         try:
             fields = decode_segment_header(
                 header, name, meta.cluster, None if rescue else meta.node

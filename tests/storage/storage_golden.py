@@ -1,8 +1,7 @@
 """The golden data directory of format version 1: how its files are made and described.
 
 `PYTHONPATH=.:tests/storage python -m storage_golden --write` makes them anew; review the
-difference. Files of
-a released version are never rewritten: a new version gets a folder of its own.
+difference. Files of a released version are never rewritten: a new one gets its own folder.
 """
 
 from __future__ import annotations

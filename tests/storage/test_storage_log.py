@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 from storage_samples import (
+    CLUSTER,
     EPOCH_US,
+    NODE,
     TERM_1,
     Writing,
     loaded,
@@ -19,12 +21,14 @@ from storage_samples import (
 
 from model.errors import StorageError
 from model.record import decode_body, decode_header, encode_frame, frame_body
+from storage.blocks import WINDOW_BYTES
 from storage.disk import Disk
 from storage.log import Log
 from storage.memory import MemoryDisk
 from storage.recovery import open_log
 from storage.rescue import read_rescue, rescue_names
 from storage.segment import INDEX_BYTES, SEGMENT_HEADER_SIZE, SegmentReader, segment_names
+from storage.snapshot import SnapshotHeader, SnapshotWriter
 
 
 def unpacked(frame: bytes, term_id: bytes) -> list[tuple[int, object]]:
@@ -219,8 +223,8 @@ def test_read_from_sees_what_is_appended_meanwhile() -> None:
 
 def test_read_from_begins_near_the_wanted_frame() -> None:
     writing = Writing(MemoryDisk(), segment_bytes=64 << 20)
-    while writing.log.size_bytes < 4 * INDEX_BYTES:
-        writing.frame(500)
+    while writing.log.size_bytes < 4 * WINDOW_BYTES:
+        writing.frame(2_000)
     writing.log.close()
     writing.reopen(64 << 20)
     read_bytes = 0
@@ -229,7 +233,7 @@ def test_read_from_begins_near_the_wanted_frame() -> None:
         def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
             nonlocal read_bytes
             data = super().read(name, position, length)
-            read_bytes += len(data) if position else 0
+            read_bytes += len(data)
             return data
 
     counting = CountingDisk(writing.disk.contents())
@@ -237,6 +241,9 @@ def test_read_from_begins_near_the_wanted_frame() -> None:
     wanted = writing.next_lsn - 1
     assert [header.last_lsn for header, _ in log.read_from(wanted)] == [wanted]
     assert 0 < read_bytes < 2 * INDEX_BYTES
+    read_bytes = 0
+    assert next(log.read_from(1))[0].first_lsn == 1
+    assert 0 < read_bytes <= WINDOW_BYTES + SEGMENT_HEADER_SIZE
 
 
 def test_trim_removes_whole_segments_below_and_never_the_newest() -> None:
@@ -253,6 +260,21 @@ def test_trim_removes_whole_segments_below_and_never_the_newest() -> None:
     assert len(writing.log.segments) == 1
     assert segment_names(writing.disk) == [writing.log.segments[0].name]
     writing.frame(1)
+
+
+def test_an_interrupted_trim_leaves_no_gap() -> None:
+    for seed in range(20):
+        writing = Writing(MemoryDisk(), SEGMENT_HEADER_SIZE + 1)
+        for _ in range(8):
+            writing.frame(1)
+        writing.log.sync()
+        SnapshotWriter(writing.disk, SnapshotHeader(CLUSTER, NODE, (TERM_1,), 8)).finish(8, 1)
+        writing.disk.fail("sync_dir", 4)
+        with pytest.raises(StorageError, match="sync_dir"):
+            writing.log.trim(8)
+        writing.disk.crash(Random(seed))
+        found, _ = loaded(writing.disk)
+        assert [s.first_lsn for s in found.segments] in ([4, 5, 6, 7, 8], [5, 6, 7, 8])
 
 
 @pytest.mark.parametrize("lsn", range(1, 12))

@@ -225,6 +225,14 @@ def test_a_published_commit_forbids_the_cut() -> None:
     assert "1 records published as committed are lost, up to LSN 10" in found.reports[-1]
 
 
+def test_committed_records_that_a_snapshot_holds_are_not_lost_with_the_log() -> None:
+    writing = with_snapshots((30,))
+    last = segment_names(writing.disk)[-1]
+    torn = writing.disk.contents()[last][:-1]
+    found, _ = loaded(copy(writing, **{last: torn}, commit=encode_commit(30)))
+    assert (found.last_lsn, found.snapshot_lsn, found.commit_lsn) == (30, 30, 30)
+
+
 def test_segments_of_another_cluster_node_or_version_are_refused() -> None:
     writing = small_log((3,), ())
     name = segment_names(writing.disk)[0]
