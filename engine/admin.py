@@ -76,7 +76,7 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
         raise failure(f"Unknown tube type {'nil' if kind is None else kind}")
     if name in engine.store.by_name:
         raise failure(f"Space '{name}' already exists")
-    full = _tube_options(driver, kind, opts)
+    full = _tube_options(driver, name, kind, opts)
     space = engine.store.create(name, kind, full, temporary)
     if name in engine.broken:
         reason = engine.broken.pop(name)
@@ -103,7 +103,7 @@ def _abandon(engine: Engine, name: str) -> None:
         engine.store.forget(space)
 
 
-def _tube_options(driver: Any, kind: str, opts: dict[str, Any]) -> dict[str, Any]:
+def _tube_options(driver: Any, name: str, kind: str, opts: dict[str, Any]) -> dict[str, Any]:
     """Options as they are stored: defaults filled in, callbacks left out, all checked."""
     known = TUBE_OPTIONS | driver.tube_options
     for option in opts:
@@ -115,7 +115,9 @@ def _tube_options(driver: Any, kind: str, opts: dict[str, Any]) -> dict[str, Any
     if vinyl and opts.get("storage_mode") == "ready_buffer":
         raise failure('"ready_buffer" storage mode cannot be used with vinyl engine')
     if vinyl and opts.get("temporary"):
-        raise QueueError(12, "Can't modify space: engine does not support temporary flag")
+        raise QueueError(
+            12, f"Can't modify space '{name}': engine does not support temporary flag"
+        )
     full = {key: value for key, value in opts.items() if key != "on_task_change"}
     full.setdefault("if_not_exists", False)
     checked: dict[str, Any] = driver.check_options(full)
