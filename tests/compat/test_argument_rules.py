@@ -335,6 +335,38 @@ def test_tube_names_are_free(raw: Raw, name: str) -> None:
     assert raw.eval("local name = ... ; return queue.tube[name] ~= nil", name) == [True]
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("temporary", "yes"), ("if_not_exists", 1), ("engine", "x"), ("storage_mode", 5), ("x", 1)],
+)
+def test_create_tube_options_are_checked(raw: Raw, option: str, value: Any) -> None:
+    """Each of a known name and type; the original takes what it does not know and keeps it."""
+    name = f"bad_{option}_option"
+    error = refusal(lambda: raw.call("queue.create_tube", name, "utube", {option: value}))
+    assert error.code == 32
+    assert option in error.text.replace(name, "")
+    assert raw.call("queue.tube", name) == [False]
+
+
+def test_a_wrong_type_is_called_by_its_name(raw: Raw) -> None:
+    tube = new_tube(raw, "fifo")
+    for value, name in ((5, "number"), (1.5, "number"), (True, "boolean"), ("x", "string")):
+        error = refusal(lambda value=value: tube("put", "x", value))  # type: ignore[misc]
+        assert error.text.endswith(f"got {name}")
+
+
+@pytest.mark.parametrize("method", ["take", "ack", "release", "touch"])
+def test_unknown_options_are_refused(raw: Raw, method: str) -> None:
+    tube = new_tube(raw, "fifottl")
+    tube("put", "x")
+    args: tuple[Any, ...] = (0,) if method == "take" else (0, 1) if method == "touch" else (0,)
+    if method != "take":
+        tube("take", 0)
+    error = refusal(lambda: tube(method, *args, {"tokn": 1}))
+    assert error.code == 32
+    assert "Unknown option tokn" in error.text
+
+
 def test_call_16_wraps_what_is_no_array(raw: Raw) -> None:
     tube = new_tube(raw, "fifo")
     name = f"queue.tube.{tube.name}"

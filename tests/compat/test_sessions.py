@@ -217,6 +217,19 @@ def test_shutdown_answers_who_waits(launch: Open, connect: Open) -> None:
     assert stopping.result(5) == 0
 
 
+def test_shutdown_with_a_worker_connected(launch: Open, connect: Open) -> None:
+    """An orderly end is no failure of the log, and what the worker holds is given back later."""
+    node = launch()
+    tube = new_tube(connect(node), "fifo")
+    tube("put", "x")
+    tube("take", 0)
+    assert node.stop() == 0
+    log = node.log.read_text()
+    assert " error " not in log, log
+    node.start()
+    assert tube.of(connect(node))("take", 0) == [[0, "t", "x"]]
+
+
 @pytest.mark.parametrize("driver", ["fifo", "fifottl", "limfifottl", "utube", "utubettl"])
 def test_kicked_tasks_come_in_order(raw: Raw, driver: str) -> None:
     """By id, or by priority where there is one."""
