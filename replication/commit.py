@@ -76,7 +76,7 @@ class CommitPoint:
     def own(self, durable_lsn: int, now_us: int) -> int:
         """This node's log is durable up to `durable_lsn`. Returns the commit LSN."""
         if durable_lsn > self.durable_lsn:
-            if self._confirmed() >= self.durable_lsn:
+            if not self._starving() or self._starved_us is None:
                 # Nothing was waiting: the replicas' time starts with this record.
                 self._starved_us = now_us
             self.durable_lsn = durable_lsn

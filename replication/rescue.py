@@ -139,10 +139,10 @@ def decode_note(data: bytes) -> tuple[RescueNote, int]:
             value["reason"],
             {space: (name, driver) for space, name, driver in value["tubes"]},
         )
+        if len(note.cluster) != ID_BYTES or len(note.node) != ID_BYTES:
+            raise ValueError(f"an id is not {ID_BYTES} bytes")
     except (ValueError, TypeError, KeyError, LineageError, msgpack.UnpackException) as error:
         raise RescueError(_HEAD.size, f"the note is malformed: {error}") from error
-    if len(note.cluster) != ID_BYTES or len(note.node) != ID_BYTES:
-        raise RescueError(_HEAD.size, f"an id is not {ID_BYTES} bytes")
     return note, end
 
 

@@ -1,4 +1,4 @@
-"""The role machine: INIT STARTUP RUNNING ENDING WAITING as one table, who may be promoted, fencing.
+"""The role of a node: five states as a table, the fiber that walks them, who may be promoted.
 
-Pure decisions about roles and terms. Nothing here knows a task, a socket, a file or a clock.
+Facts and moments come in, effects go out. No sockets, files, clocks or records of its own.
 """

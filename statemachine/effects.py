@@ -1,0 +1,204 @@
+"""What the fiber is told and what it asks for. Plain values.
+
+A `Step` carries a number and is answered by `Done` or `Failed` with that number, once; the fiber
+asks for one step at a time. The other effects are for the owner to take note of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from statemachine.promotion import Facts
+from statemachine.roles import Role, Transition
+
+# -- inputs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Somebody wants the node (not) writable. Only the newest wish counts.
+
+    force: go on where proof is missing that nothing acknowledged is lost. command: an operator
+    waits for the outcome; a command that fails is dropped, a configuration is tried again.
+    """
+
+    read_only: bool
+    force: bool = False
+    command: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TermSeen:
+    """A peer lives in this term; `writable`: it is RUNNING in it. `node`: for the reason."""
+
+    number: int
+    id: bytes
+    writable: bool
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TermOpened:
+    """This node opened a term: for `WriteTerm`, before its Done, and for pair mode's changes."""
+
+    number: int
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The facts a promotion depends on, after `CheckSync` whenever they change.
+
+    The last one comes before the Done of StopFollowing: its `term_id` is the new term's parent.
+    """
+
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step is done. `lsn`: of Drain, the final LSN."""
+
+    step: int
+    lsn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A step failed and has left nothing behind (Promote and WriteTerm are one transaction)."""
+
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The node cannot write any more, whatever it is doing (the log's first error)."""
+
+    reason: str
+
+
+Input = Tick | Wish | TermSeen | TermOpened | Progress | Done | Failed | Fault
+
+# -- effects ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The node is in another state from this moment on: what it refuses changes at once."""
+
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSync:
+    """Send `Progress` now, and again whenever a fact changes, until the state changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Base of the effects that are answered."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopFollowing(Step):
+    """Close every link to an upstream before anything is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTerm(Step):
+    """Open term `number` with a new random id and `parent`, put its record into a transaction.
+
+    The transaction stays open: `Promote` ends it.
+    """
+
+    number: int
+    parent: bytes | None
+    solo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Promote(Step):
+    """Release what nobody may still claim, and commit it with the term record.
+
+    Failed: the transaction is rolled back, the term record is not in the log.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitCommit(Step):
+    """Done once the term record is committed by the mode's rule (durable; in pair: twice)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartDrivers(Step):
+    """Drivers start, timers run."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopDrivers(Step):
+    """Drivers stop, timers stand still. Must be harmless when they were not started."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeWaiters(Step):
+    """Answer every waiting consumer with the read-only error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Step):
+    """Done(lsn = end of the log) once every record appended so far is committed, replies sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFinalLsn(Step):
+    """Tell the peers (HANDOFF) that the log ends at `lsn` and `next_term` may begin."""
+
+    lsn: int
+    next_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonCalls:
+    """Calls still unanswered have an unknown outcome: close their connections, never say failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Subscribe to every peer. rebuild: the state in memory is ahead of what was committed."""
+
+    rebuild: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The newest wish was carried out, or given up: then `reason` says what is missing."""
+
+    role: Role
+    ok: bool
+    reason: str
+
+
+Effect = (
+    StateChanged
+    | CheckSync
+    | StopFollowing
+    | WriteTerm
+    | Promote
+    | AwaitCommit
+    | StartDrivers
+    | StopDrivers
+    | WakeWaiters
+    | Drain
+    | PublishFinalLsn
+    | AbandonCalls
+    | Follow
+    | Settled
+)

@@ -1,0 +1,369 @@
+"""`queue_state_fiber`: the one walker of a node's states, as a generator.
+
+It is fed inputs and gives effects; between two inputs it stands still. Every failure of a step
+leads to a named state from which the next wish, or a retry, can leave again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+
+from statemachine import effects
+from statemachine.effects import Done, Effect, Failed, Input, Step, Wish
+from statemachine.notes import Notes
+from statemachine.promotion import Advice, Answer, advise
+from statemachine.roles import Event, Role, RoleState
+
+STARTUP_TIMEOUT_US = 30_000_000
+ENDING_TIMEOUT_US = 5_000_000
+RETRY_US, RETRY_MAX_US = 1_000_000, 30_000_000
+
+_Walk = Generator[None, Input, None]
+
+
+class _StepFailed(Exception):
+    """The owner answered a step with Failed."""
+
+
+class _Leave(Exception):
+    """What is under way is not wanted, or not allowed, any more."""
+
+
+class _Overdue(Exception):
+    """The deadline of what is under way has passed."""
+
+
+class QueueStateFiber:
+    """The role of one node. `step` is its only input; all else is there to be read.
+
+    state: the present role with its history. due_us: when `step(Tick())` is wanted at the latest,
+    None for never. notes: the newest wish, what is missing, terms. restarts: faults of our own.
+    """
+
+    name = "queue_state_fiber"
+
+    def __init__(
+        self,
+        now_us: int,
+        *,
+        term_number: int = 0,
+        startup_timeout_us: int = STARTUP_TIMEOUT_US,
+        ending_timeout_us: int = ENDING_TIMEOUT_US,
+    ) -> None:
+        """`term_number`: of the last term in the node's own log."""
+        self.state = RoleState(now_us)
+        self.due_us: int | None = None
+        self.notes = Notes(term_number)
+        self.restarts = 0
+        self._startup_timeout_us = startup_timeout_us
+        self._ending_timeout_us = ending_timeout_us
+        self._now = now_us
+        self._promoted = False
+        self._step = 0
+        self._out: list[Effect] = [effects.Follow()]
+        self._walk = self._started()
+
+    def step(self, now_us: int, item: Input) -> list[Effect]:
+        """Take one input; the effects to carry out, in order. Never raises."""
+        self._now = max(self._now, now_us)
+        try:
+            self._walk.send(item)
+        except Exception as error:
+            self._recover(error)
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def role(self) -> Role:
+        return self.state.role
+
+    @property
+    def ro_reason(self) -> str:
+        """Why the node does not serve, in words; empty while it does."""
+        return self.notes.ro_reason(self.role)
+
+    # -- the walk --------------------------------------------------------------------------------
+
+    def _started(self) -> _Walk:
+        walk = self._run()
+        next(walk)
+        return walk
+
+    def _recover(self, error: Exception) -> None:
+        """A fault of our own must not freeze the state: walk on from where the table says."""
+        self.restarts += 1
+        reason = self.notes.missing = f"failed: {type(error).__name__}: {error}"
+        if self.role is Role.STARTUP and self._promoted:
+            self._withdraw(reason)
+        elif self.role is Role.STARTUP:
+            self._back_to_waiting(Event.FAILED, reason)
+        self._walk = self._started()
+
+    def _run(self) -> _Walk:
+        while True:
+            if self.role is Role.STARTUP:
+                yield from self._startup()
+            elif self.role is Role.RUNNING:
+                yield from self._serve()
+            elif self.role is Role.ENDING:
+                yield from self._end()
+            else:
+                yield from self._rest()
+
+    def _rest(self) -> _Walk:
+        """INIT and WAITING: until somebody wants the node writable, and nothing forbids it."""
+        notes = self.notes
+        while True:
+            wish, retry_us = notes.wish, notes.retry_us
+            if wish.read_only:
+                self._settle(True, "")
+            elif notes.fault or notes.hold:
+                self._settle(False, self.ro_reason)
+            elif retry_us is None or self._now >= retry_us:
+                again = f", attempt {notes.attempts + 1}" if notes.attempts else ""
+                notes.retry_us = None
+                self._fire(Event.GO_WRITABLE, ("forced" if wish.force else "asked for") + again)
+                return
+            yield from self._input(notes.retry_us)
+
+    def _startup(self) -> _Walk:
+        self._promoted = self.notes.reigning = False
+        self.notes.missing = ""
+        try:
+            advice = yield from self._synchronise()
+            yield from self._do(effects.StopFollowing, self._now + self._startup_timeout_us)
+            self._check_wanted()
+        except _StepFailed as error:
+            self._back_to_waiting(Event.FAILED, f"failed: {error}")
+        except _Overdue as error:
+            self._back_to_waiting(Event.TIMED_OUT, f"timed out: {error}")
+        except _Leave as error:
+            self._back_to_waiting(Event.SUPERSEDED, str(error))
+        else:
+            yield from self._promote(advice.solo or self.notes.wish.force)
+
+    def _synchronise(self) -> Generator[None, Input, Advice]:
+        """Wait until nothing is missing here. Raises `_Overdue` naming what is."""
+        notes, began, known = self.notes, self._now, self.notes.known_number
+        deadline = began + self._startup_timeout_us
+        notes.forget_facts()
+        self._emit(effects.CheckSync())
+        while True:
+            self._check_wanted()
+            wish, rival = notes.wish, notes.rival
+            if rival is not None and rival.number > known and not wish.force:
+                notes.hold = f"fenced: {rival.node or 'a peer'} is writable in term {rival.number}"
+                raise _Leave(notes.hold)
+            advice = self._advice(self._now - began)
+            notes.missing = advice.missing
+            if advice.answer is Answer.READY:
+                return advice
+            if advice.answer is Answer.NEVER and wish.command:
+                raise _StepFailed(advice.missing)
+            if self._now >= deadline:
+                if wish.force and advice.answer is Answer.WAIT and notes.facts is not None:
+                    return replace(advice, solo=True)
+                raise _Overdue(advice.missing)
+            due = deadline if advice.due_us is None else min(deadline, began + advice.due_us)
+            yield from self._input(due)
+
+    def _advice(self, waited_us: int) -> Advice:
+        facts = self.notes.facts
+        if facts is None:
+            return Advice(Answer.WAIT, "the peers have not been asked yet")
+        return advise(facts, waited_us, self.notes.wish.force)
+
+    def _promote(self, solo: bool) -> _Walk:
+        """From the term record to RUNNING. Once `Promote` is done the term exists for good."""
+        notes, facts = self.notes, self.notes.facts
+        assert facts is not None
+        number = notes.known_number + 1
+        deadline = self._now + self._startup_timeout_us
+        try:
+            yield from self._do(
+                lambda step: effects.WriteTerm(step, number, facts.term_id, solo), deadline
+            )
+            if notes.own[0] != number:
+                raise _StepFailed(f"term {number} was not reported as opened")
+            notes.rival, notes.reigning = None, True
+            yield from self._do(effects.Promote, deadline)
+        except _StepFailed as error:
+            self._back_to_waiting(Event.FAILED, f"failed: {error}")
+            return
+        except _Overdue as error:
+            # Nobody knows whether the record is in the log: leave as if it were.
+            self._promoted = True
+            self._withdraw(f"no answer to {error} of term {number}")
+            return
+        self._promoted = True
+        try:
+            yield from self._do(effects.AwaitCommit, deadline, self._check_reign)
+            self._check_reign()
+            yield from self._do(effects.StartDrivers, deadline)
+            self._check_reign()
+        except _Overdue as error:
+            self._withdraw(f"timed out: {error} of term {number}")
+        except _StepFailed as error:
+            self._withdraw(f"failed: {error}")
+        except _Leave as error:
+            self._fire(Event.WITHDRAWN, str(error))
+        else:
+            notes.missing = ""
+            notes.attempts = 0
+            self._fire(Event.SERVING, f"term {number}" + (", solo" if solo else ""))
+            self._settle(True, "")
+
+    def _withdraw(self, reason: str) -> None:
+        self._give_up(reason)
+        self._fire(Event.WITHDRAWN, reason)
+
+    def _serve(self) -> _Walk:
+        notes = self.notes
+        while True:
+            if notes.fault:
+                self._fire(Event.FAILED, notes.fault)
+                return
+            if notes.rival is not None:
+                self._fire(Event.FENCED, notes.fenced_by())
+                return
+            if notes.wish.read_only:
+                self._fire(Event.GO_READ_ONLY, "asked for")
+                return
+            self._settle(True, "")
+            yield from self._input(None)
+
+    def _end(self) -> _Walk:
+        """Leave in good order within the deadline; a step that fails does not keep the others."""
+        deadline = self._now + self._ending_timeout_us
+        failures: list[str] = []
+        event, drained = Event.DRAINED, False
+        final = 0
+        try:
+            for make in (effects.StopDrivers, effects.WakeWaiters):
+                yield from self._try(make, deadline, failures)
+            self._check_may_drain()
+            done = yield from self._try(effects.Drain, deadline, failures, self._check_may_drain)
+            if done is not None:
+                final, drained = done.lsn, True
+                number = self.notes.known_number + 1
+                yield from self._try(
+                    lambda step: effects.PublishFinalLsn(step, final, number), deadline, failures
+                )
+        except _Overdue:
+            event = Event.OVERDUE
+        except _Leave:
+            # Fenced, or out of a disk: what is not acknowledged by now must never be.
+            pass
+        if failures:
+            event = Event.FAILED
+        if not drained:
+            self._emit(effects.AbandonCalls())
+        notes = self.notes
+        if notes.rival is not None:
+            notes.hold = notes.fenced_by()
+        reasons = [notes.hold, *failures, f"final LSN {final}" if drained else "calls abandoned"]
+        self._fire(event, "; ".join(reason for reason in reasons if reason))
+        if not notes.fault:
+            self._emit(effects.Follow(rebuild=not drained))
+
+    # -- what ends a walk ------------------------------------------------------------------------
+
+    def _check_wanted(self) -> None:
+        if self.notes.fault:
+            raise _Leave(f"fault: {self.notes.fault}")
+        if self.notes.wish.read_only:
+            raise _Leave("read-only again")
+
+    def _check_fence(self) -> None:
+        if self.notes.rival is not None:
+            raise _Leave(self.notes.fenced_by())
+
+    def _check_may_drain(self) -> None:
+        self._check_fence()
+        if self.notes.fault:
+            raise _Leave(self.notes.fault)
+
+    def _check_reign(self) -> None:
+        self._check_wanted()
+        self._check_fence()
+
+    def _back_to_waiting(self, event: Event, reason: str) -> None:
+        """STARTUP ends before the term exists; links may have been closed for it."""
+        self._fire(event, reason)
+        self._give_up(reason)
+        if not self.notes.fault:
+            self._emit(effects.Follow())
+
+    def _give_up(self, reason: str) -> None:
+        """A command is dropped and leaves the node read-only; a configuration is tried again."""
+        notes = self.notes
+        if notes.wish.read_only:
+            return
+        notes.missing = reason
+        self._settle(False, reason)
+        if notes.wish.command:
+            notes.wish = Wish(read_only=True)
+            return
+        notes.retry_us = self._now + min(RETRY_US << min(notes.attempts, 10), RETRY_MAX_US)
+        notes.attempts += 1
+
+    # -- small steps -----------------------------------------------------------------------------
+
+    def _emit(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def _fire(self, event: Event, reason: str) -> None:
+        self._emit(effects.StateChanged(self.state.fire(event, reason, self._now)))
+
+    def _settle(self, ok: bool, reason: str) -> None:
+        if not self.notes.settled:
+            self.notes.settled = True
+            self._emit(effects.Settled(self.role, ok, reason))
+
+    def _input(self, due_us: int | None) -> Generator[None, Input, Input]:
+        """Stand still until the next input, and take note of it."""
+        self.due_us = due_us
+        item = yield
+        self.due_us = None
+        self.notes.take(item, self.role)
+        return item
+
+    def _do(
+        self,
+        make: Callable[[int], Step],
+        deadline_us: int | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Generator[None, Input, Done]:
+        """Ask for a step and wait for its answer.
+
+        Raises `_StepFailed`, `_Overdue` past the deadline, and what `check` raises meanwhile.
+        """
+        self._step += 1
+        number = self._step
+        step = make(number)
+        self._emit(step)  # type: ignore[arg-type]
+        while True:
+            item = yield from self._input(deadline_us)
+            if isinstance(item, Done) and item.step == number:
+                return item
+            if isinstance(item, Failed) and item.step == number:
+                raise _StepFailed(f"{type(step).__name__}: {item.reason}")
+            if check is not None:
+                check()
+            if deadline_us is not None and self._now >= deadline_us:
+                raise _Overdue(type(step).__name__)
+
+    def _try(
+        self,
+        make: Callable[[int], Step],
+        deadline_us: int,
+        failures: list[str],
+        check: Callable[[], None] | None = None,
+    ) -> Generator[None, Input, Done | None]:
+        """A step whose failure is noted and does not stop what follows."""
+        try:
+            return (yield from self._do(make, deadline_us, check))
+        except _StepFailed as error:
+            failures.append(str(error))
+            return None

@@ -1,0 +1,90 @@
+"""What the fiber has been told so far: the newest wish, facts, terms of others, faults.
+
+Taking note changes no state; the fiber looks here when it is at a point where it may turn.
+"""
+
+from __future__ import annotations
+
+from statemachine.effects import Fault, Input, Progress, TermOpened, TermSeen, Wish
+from statemachine.promotion import Facts, next_number
+from statemachine.roles import Role
+
+
+class Notes:
+    """wish: the newest; settled: its outcome was told. hold: why even a wish may not start a reign.
+
+    known_number: the highest term ever heard of. own: the term of the present or last reign here;
+    reigning: from the moment it is opened. rival: somebody else's term that ends or forbids one.
+    """
+
+    def __init__(self, term_number: int) -> None:
+        self.wish = Wish(read_only=True, command=False)
+        self.settled = True
+        self.hold = ""
+        self.fault = ""
+        self.known_number = term_number
+        self.own: tuple[int, bytes] = (0, b"")
+        self.reigning = False
+        self.rival: TermSeen | None = None
+        self.facts: Facts | None = None
+        self.attempts = 0
+        self.retry_us: int | None = None
+        self.missing = ""
+
+    def take(self, item: Input, role: Role) -> None:
+        if isinstance(item, Wish):
+            self.wish = item
+            self.settled = False
+            self.attempts, self.retry_us = 0, None
+            self.hold = self.missing = ""
+            if role in (Role.INIT, Role.WAITING):
+                self.rival = None
+        elif isinstance(item, TermSeen):
+            self._seen(item, role)
+        elif isinstance(item, TermOpened):
+            self.own = (item.number, item.id)
+            self.known_number = max(self.known_number, item.number)
+        elif isinstance(item, Progress):
+            self.facts = item.facts
+            self.known_number = max(self.known_number, next_number(item.facts) - 1)
+        elif isinstance(item, Fault):
+            self.fault = self.fault or item.reason
+
+    def forget_facts(self) -> None:
+        """What was known before a promotion was asked for does not count for it."""
+        self.facts = None
+
+    def _seen(self, item: TermSeen, role: Role) -> None:
+        self.known_number = max(self.known_number, item.number)
+        if role in (Role.INIT, Role.WAITING):
+            return
+        if self.reigning:
+            number, term_id = self.own
+            rival = item.number > number or (item.number == number and item.id != term_id)
+        else:
+            rival = item.writable
+        if rival and (self.rival is None or item.number >= self.rival.number):
+            self.rival = item
+
+    def fenced_by(self) -> str:
+        """The rival in words."""
+        rival = self.rival
+        assert rival is not None
+        who = rival.node or "a peer"
+        if rival.number == self.own[0]:
+            return f"conflict: {who} opened term {rival.number}, too"
+        return f"fenced: term {rival.number} of {who}"
+
+    def ro_reason(self, role: Role) -> str:
+        """Why the node does not serve, in words; empty while it does."""
+        if role is Role.RUNNING:
+            return ""
+        if self.fault:
+            return f"fault: {self.fault}"
+        if self.hold:
+            return self.hold
+        if role is Role.STARTUP:
+            return f"startup: {self.missing}" if self.missing else "startup"
+        if self.missing:
+            return self.missing
+        return "config" if self.wish.read_only else role.lower()

@@ -1,0 +1,188 @@
+"""May this node be promoted, what would be lost, who should be, and under which number.
+
+Decisions over facts, each with the reason in words; nothing here acts or remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFacts:
+    """What was last heard of a peer, `age_us` ago. reachable: a link to it is alive.
+
+    tried: an attempt to reach it has ended since the promotion was asked for, well or badly.
+    acked_mark: the highest LSN it knows to be acknowledged; foreign_term: its last term is not
+    part of this node's history.
+    """
+
+    name: str
+    reachable: bool
+    tried: bool = True
+    writable: bool = False
+    last_lsn: int = 0
+    term_number: int = 0
+    term_id: bytes = b""
+    foreign_term: bool = False
+    acked_mark: int = 0
+    age_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What this node knows when a promotion is considered.
+
+    lag_us: the largest replication lag last seen. lawful: the last term was opened by this very
+    node, so it returns rather than takes over. joining: a snapshot is not installed yet. pair: two
+    nodes confirm a write, unless the last term is `solo` or may have gone solo after
+    `solo_after_us` (None: never). peer_term: the highest number heard of anywhere.
+    """
+
+    last_lsn: int
+    term_number: int = 0
+    term_id: bytes | None = None
+    acked_mark: int = 0
+    lawful: bool = False
+    joining: bool = False
+    pair: bool = False
+    solo: bool = False
+    solo_after_us: int | None = None
+    lag_us: int = 0
+    peer_term: int = 0
+    peers: tuple[PeerFacts, ...] = ()
+
+
+class Answer(StrEnum):
+    """READY: go; WAIT: what is missing may still come; NEVER: not even if forced."""
+
+    READY = "ready"
+    WAIT = "wait"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The answer, what is missing, and whether the new term must carry the solo flag.
+
+    due_us: with WAIT, after how long a wait (counted as `waited_us` is) the answer may change by
+    itself; None: only by new facts.
+    """
+
+    answer: Answer
+    missing: str = ""
+    solo: bool = False
+    due_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossBound:
+    """What a promotion now would give up: acknowledged records at most. None: unknown.
+
+    age_us: how long ago anything was heard of whoever may have more; 0 when all is known.
+    """
+
+    records: int | None
+    age_us: int
+    text: str
+
+
+def next_number(facts: Facts) -> int:
+    """The number of the term a promotion opens: one above any that was ever heard of."""
+    known = [facts.term_number, facts.peer_term, *(peer.term_number for peer in facts.peers)]
+    return max(known) + 1
+
+
+def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
+    """May the node be promoted now, `waited_us` after it was asked for?
+
+    Force overrides everything but an unfinished snapshot; even then a peer that can still send
+    what is missing is waited for, until the caller's own deadline.
+    """
+    if facts.joining:
+        return Advice(Answer.NEVER, "a snapshot is not complete: the state here is not whole")
+    for peer in facts.peers:
+        if not peer.reachable:
+            continue
+        if peer.writable and not force:
+            return Advice(Answer.WAIT, f"{peer.name} is writable: make it read-only first")
+        if not peer.writable and (missing := _missing_from(peer, facts)):
+            return Advice(Answer.WAIT, missing)
+    if force:
+        return Advice(Answer.READY, solo=True)
+    if conflict := _conflict(facts):
+        return Advice(Answer.WAIT, conflict)
+    if facts.acked_mark > facts.last_lsn:
+        return Advice(
+            Answer.WAIT,
+            f"records {facts.last_lsn + 1}..{facts.acked_mark} were acknowledged and are not here",
+        )
+    if untried := [peer.name for peer in facts.peers if not peer.reachable and not peer.tried]:
+        return Advice(Answer.WAIT, f"trying to reach {', '.join(untried)}")
+    silent = [peer.name for peer in facts.peers if not peer.reachable]
+    if silent and waited_us < 2 * facts.lag_us:
+        missing = f"{', '.join(silent)} cannot be reached: waiting twice the lag last seen"
+        return Advice(Answer.WAIT, missing, due_us=2 * facts.lag_us)
+    return Advice(Answer.READY, solo=bool(silent) and not facts.lawful)
+
+
+def _missing_from(peer: PeerFacts, facts: Facts) -> str:
+    """What a peer that does not write has and this node lacks; it will send it."""
+    if peer.term_number < facts.term_number:
+        return ""
+    if peer.term_number == facts.term_number and peer.foreign_term:
+        # Neither will follow the other: an operator's case, not a matter of waiting.
+        return ""
+    if peer.term_number > facts.term_number and peer.foreign_term:
+        return f"{peer.name} is in term {peer.term_number}, this node in {facts.term_number}"
+    if peer.last_lsn > facts.last_lsn:
+        lacking = peer.last_lsn - facts.last_lsn
+        return f"{lacking} records of {peer.name}: it ends at LSN {peer.last_lsn}"
+    return ""
+
+
+def _conflict(facts: Facts) -> str:
+    for peer in facts.peers:
+        if peer.foreign_term and peer.term_number == facts.term_number:
+            return (
+                f"{peer.name} and this node were both promoted to term {peer.term_number}: "
+                "force the one that stands"
+            )
+    return ""
+
+
+def loss_bound(facts: Facts) -> LossBound:
+    """What would be lost if this node were promoted at this moment, by what it knows."""
+    records = max(0, facts.acked_mark - facts.last_lsn)
+    blind = []
+    for peer in facts.peers:
+        if peer.reachable and not peer.writable:
+            records = max(records, min(peer.acked_mark, peer.last_lsn) - facts.last_lsn)
+        else:
+            blind.append(peer)
+    if not blind:
+        return LossBound(records, 0, f"{records} acknowledged records" if records else "nothing")
+    age_us = max(peer.age_us for peer in blind)
+    names = ", ".join(peer.name for peer in blind)
+    if not records and _confirmed_by_this_node(facts, age_us):
+        return LossBound(0, age_us, f"nothing: {names} acknowledges only what this node confirmed")
+    heard = f"{names} may have acknowledged for {age_us / 1e6:.1f} s what is not here"
+    if all(peer.reachable for peer in blind):
+        records = max(records, max(peer.acked_mark for peer in blind) - facts.last_lsn, 0)
+        return LossBound(records, age_us, f"{records} acknowledged records, and what follows them")
+    return LossBound(None, age_us, f"unknown: {heard}")
+
+
+def _confirmed_by_this_node(facts: Facts, age_us: int) -> bool:
+    """In pair mode a single peer cannot acknowledge without this node, unless it went solo."""
+    if not facts.pair or facts.solo or len(facts.peers) != 1:
+        return False
+    return facts.solo_after_us is None or age_us < facts.solo_after_us
+
+
+def best_candidate(nodes: Iterable[PeerFacts]) -> PeerFacts | None:
+    """Whom to promote among nodes that can be reached: the latest term, then the longest log."""
+    alive = [node for node in nodes if node.reachable]
+    return max(alive, key=lambda node: (node.term_number, node.last_lsn, node.name), default=None)
