@@ -1,0 +1,94 @@
+"""What commands print: tables for people, JSON lines for programs, one line for an error.
+
+Results go to standard output; notes, progress and errors to standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import sys
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+OK, REFUSED, USAGE, UNREACHABLE, NOTHING = 0, 1, 2, 3, 4
+
+
+class CommandError(Exception):
+    """Ends the command: one line of what is wrong, one hint of what to do, an exit code."""
+
+    def __init__(self, text: str, code: int, hint: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code
+        self.hint = hint
+
+
+def one_line(text: str) -> str:
+    """Without anything that could move a terminal's cursor."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def complain(error: CommandError) -> None:
+    """Print it to standard error, a line for each mistake."""
+    for line in error.text.splitlines() or ["failed"]:
+        print(f"error: {one_line(line)}", file=sys.stderr)
+    if error.hint:
+        print(f"       {one_line(error.hint)}", file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """Something worth knowing that is no result."""
+    print(f"note: {one_line(text)}", file=sys.stderr)
+
+
+def plain(value: Any) -> Any:
+    """`value` with everything JSON has no word for as text; bytes as text or base64."""
+    if isinstance(value, dict):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, decimal.Decimal | uuid.UUID | datetime.datetime):
+        return str(value)
+    return repr(value)
+
+
+def json_line(value: Any) -> None:
+    """One JSON document on one line of standard output."""
+    print(json.dumps(plain(value), ensure_ascii=False, separators=(", ", ": ")))
+
+
+def cell(value: Any) -> str:
+    """A value for a table: text as it is, everything else as JSON."""
+    value = plain(value)
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: str = "") -> None:
+    """A table on standard output; `right` names, space separated, the columns of numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        numeric = column in right.split()
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell(value)) for value in row))
+    console = Console()
+    # Where nobody looks, nothing is folded: scripts read these lines too.
+    console.print(drawn, width=console.width if console.is_terminal else 400)

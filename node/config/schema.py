@@ -1,0 +1,160 @@
+"""Everything that may be configured: the one schema that flags, variables and files share.
+
+The documentation and the checks are made from it too. The parts are in sections.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from node.config import units
+from node.config.sections import (
+    VARIABLE,
+    Compat,
+    Limits,
+    Log,
+    Queue,
+    Replication,
+    Snapshot,
+    Tls,
+    Tube,
+    User,
+    Wal,
+    text,
+)
+from node.config.units import Address, CallPattern, Reference
+
+ENV_PREFIX = "TANDEMQ_"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+
+Words = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(units.words)]
+Guest = Annotated[tuple[CallPattern, ...], NoDecode, BeforeValidator(units.parse_guest)]
+
+
+class Settings(BaseSettings):
+    """One node's configuration. `Settings.load` is the way in; nothing changes afterwards."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    name: str = text(
+        "node",
+        "What this node is called in its cluster.",
+        "letters, digits, _ . -, 63 at most",
+        pattern=NAME,
+    )
+    listen: Address = text(
+        "127.0.0.1:3301",
+        "Where clients and peers connect; port 0 takes any free one.",
+        "host:port",
+    )
+    admin: Address | None = text(
+        None,
+        "Where the admin API listens; null for not at all.",
+        "host:port, null",
+    )
+    admin_token_env: str | None = text(
+        None,
+        "Variable of the environment that holds the admin API's bearer token; required off "
+        "loopback.",
+        "name of a variable, null",
+        pattern=VARIABLE,
+    )
+    data_dir: Path = text(Path("data"), "Log and snapshots; made if missing.", "a directory")
+    read_only: bool = text(False, "Start as a replica, in state WAITING.", "true, false")
+    peers: Words = text((), "The other nodes of the cluster.", "addresses host:port")
+    guest: Guest = text(
+        (), "What may be done without logging in.", "none, all, patterns of call names"
+    )
+    allow_open: bool = text(
+        False,
+        "Permit guest all on an address that other machines can reach.",
+        "true, false",
+    )
+    users: tuple[User, ...] = text((), "Who may log in.", "a list of users")
+    roles: dict[str, tuple[CallPattern, ...]] = text(
+        {},
+        "Rights by the name of a role.",
+        "a map of lists of patterns",
+    )
+    drivers: dict[str, Reference] = text(
+        {},
+        "Further drivers: a tube type, and the class behind it.",
+        "a map to module:Class",
+    )
+    on_task_change: dict[str, Reference] = text(
+        {},
+        "Functions told of each change of a tube's tasks.",
+        "a map to module:function",
+    )
+    tubes: tuple[Tube, ...] = text((), "Tubes to create at the start.", "a list of tubes")
+    replication: Replication = Field(Replication(), description="Links to the peers.")
+    queue: Queue = Field(Queue(), description="Settings of the module.")
+    compat: Compat = Field(Compat(), description="Where the original can be had back.")
+    wal: Wal = Field(Wal(), description="The log.")
+    snapshot: Snapshot = Field(Snapshot(), description="Snapshots.")
+    limits: Limits = Field(Limits(), description="What one client may make the node hold.")
+    tls: Tls | None = Field(None, description="Encryption; null for none.")
+    log: Log = Field(Log(), description="Lines on standard error.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """`load` merges the sources itself, so that it can say where a bad value came from."""
+        return (init_settings,)
+
+    @classmethod
+    def load(
+        cls,
+        config_file: Path | str | None = None,
+        flags: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Settings:
+        """Flags (by dotted key) before TANDEMQ_* variables before the file before defaults.
+
+        `env` is the whole environment. Raises ConfigError; nothing but the files named is read.
+        """
+        from node.config.load import load
+
+        return load(config_file, flags or {}, env or {})
+
+    @property
+    def listen_host(self) -> str:
+        return units.split_address(self.listen)[0]
+
+    @property
+    def listen_port(self) -> int:
+        return units.split_address(self.listen)[1]
+
+    @property
+    def admin_address(self) -> tuple[str, int] | None:
+        return units.split_address(self.admin) if self.admin is not None else None
+
+    @property
+    def peer_addresses(self) -> tuple[tuple[str, int], ...]:
+        return tuple(units.split_address(peer) for peer in self.peers)
+
+    def guest_rights(self) -> tuple[str, ...]:
+        """Patterns of the calls guest may make."""
+        return self.guest
