@@ -1,0 +1,107 @@
+"""Bodies of requests: read within bounds, parsed strictly, checked field by field.
+
+Nothing is coerced: "true" and 1 are not true, and an unknown field is a mistake worth telling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from node.admin.problems import Problem, invalid
+
+BODY_MAX = 16_384
+NAME_MAX = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One member of a body. default: None when it must be given."""
+
+    name: str
+    type: type
+    accepted: Any
+    default: Any = None
+
+
+READ_ONLY = (
+    Field("read_only", bool, [True, False]),
+    Field("force", bool, [True, False], False),
+)
+SWITCHOVER = (
+    Field("to", str, f"a node's name, 1 to {NAME_MAX} characters"),
+    Field("dry_run", bool, [True, False], False),
+)
+NOTHING: tuple[Field, ...] = ()
+
+
+async def read_body(
+    request: web.Request, fields: tuple[Field, ...], seconds: float
+) -> dict[str, Any]:
+    """The body's members by name, defaults filled in. Raises `Problem` 400, 408, 413, 422."""
+    try:
+        async with asyncio.timeout(seconds):
+            raw = await request.read()
+    except TimeoutError:
+        headers = {"Connection": "close"}
+        raise Problem("timeout", f"the body took more than {seconds:g} s", None, headers) from None
+    if not raw and not fields:
+        return {}
+    return check_fields(parse(raw), fields)
+
+
+def parse(raw: bytes) -> Any:
+    """Strict JSON: UTF-8, no duplicate members, no NaN. Raises `Problem` 400."""
+    try:
+        return json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Problem("malformed-json", reason) from None
+
+
+def check_fields(value: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
+    """422 names every field that is wrong, and what would be accepted."""
+    if not isinstance(value, dict):
+        raise invalid("body", "is not an object", "an object")
+    errors = list(_errors(value, fields))
+    if errors:
+        detail = "; ".join(f"{error['field']}: {error['detail']}" for error in errors)
+        raise Problem("invalid", detail, {"errors": errors})
+    return {field.name: value.get(field.name, field.default) for field in fields}
+
+
+def _errors(value: dict[str, Any], fields: tuple[Field, ...]) -> Iterable[dict[str, Any]]:
+    known = {field.name for field in fields}
+    for name in value:
+        if name not in known:
+            yield _error(name[:100], "is not a field of this request", sorted(known))
+    for field in fields:
+        if field.name not in value:
+            if field.default is None:
+                yield _error(field.name, "is missing", field.accepted)
+            continue
+        given = value[field.name]
+        if type(given) is not field.type:
+            yield _error(field.name, f"is not a {field.type.__name__}", field.accepted)
+        elif isinstance(given, str) and not 0 < len(given) <= NAME_MAX:
+            yield _error(field.name, f"has {len(given)} characters", field.accepted)
+
+
+def _error(name: str, detail: str, accepted: Any) -> dict[str, Any]:
+    return {"field": name, "detail": detail, "accepted": accepted}
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member of an object is given twice")
+    return members
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
