@@ -80,19 +80,6 @@ class TtlDriver(StatusDriver):
             return "~", now + delay, ttl + delay, ttr, pri
         return "r", now + ttl, ttl, ttr, pri
 
-    def take(self, now: int) -> Row | None:
-        row = self._first_ready()
-        if row is None or row[CREATED] + row[TTL] <= now:
-            return row
-        return self._taken(row, now)
-
-    def _first_ready(self) -> Row | None:
-        return self.status.first_ready()
-
-    def _taken(self, row: Row, now: int) -> Row:
-        next_event = min(now + row[TTR], row[CREATED] + row[TTL])
-        return self._move_with(row, "t", next_event)
-
     def _move_with(self, row: Row, status: str, next_event: int) -> Row:
         task_id = row[0]
         new = (task_id, status, next_event, *row[3:])

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from drivers.base import sub_queue_name
 from drivers.deadlines import NEXT_EVENT, PRI, due
 from drivers.fifottl import TtlDriver
+from model.record import SET
 from spaces.index import DeadlineIndex
 from spaces.space import IndexShape, Row, Space
 from spaces.status_index import CountingStatusIndex
@@ -63,17 +64,30 @@ class UtubeTtl(TtlDriver):
 
     def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
         space = self.space
+        status, ttl, ttr, pri, name = "r", self.ttl_us, self.ttr_us, self.pri, "nil"
+        next_event = now + ttl
         if opts:
-            status, next_event, ttl, ttr, pri = self._plan(opts, now)
             name = opts.get("utube")
             if type(name) is not str:
                 name = sub_queue_name(opts)
-        else:
-            status, ttl, ttr, pri, name = "r", self.ttl_us, self.ttr_us, self.pri, "nil"
-            next_event = now + ttl
+            if len(opts) > 1 or "utube" not in opts:
+                status, next_event, ttl, ttr, pri = self._plan(opts, now)
         row = (space.next_id, status, next_event, ttl, ttr, pri, now, name, data)
         space.insert(row)
         return row
 
-    def _first_ready(self) -> Row | None:
-        return self.subs.first_ready()
+    def take(self, now: int) -> Row | None:
+        row = self.subs.first_ready()
+        if row is None:
+            return None
+        task_id, _, _, ttl, ttr, pri, created, name, data = row
+        ends = created + ttl
+        if ends <= now:
+            return row
+        next_event = now + ttr
+        if ends < next_event:
+            next_event = ends
+        new = (task_id, "t", next_event, ttl, ttr, pri, created, name, data)
+        space = self.space
+        space.update(task_id, row, new, (SET, space.id, task_id, 1, "t", NEXT_EVENT, next_event))
+        return new

@@ -109,6 +109,16 @@ def _tube_options(driver: Any, name: str, kind: str, opts: dict[str, Any]) -> di
     for option in opts:
         if option not in known:
             raise failure(f"Unknown option {option}")
+    for option in ("temporary", "if_not_exists"):
+        if opts.get(option) is not None and type(opts[option]) is not bool:
+            raise failure(f"Invalid value of {option}: {opts[option]} (expected true or false)")
+    if opts.get("engine") not in (None, "memtx", "vinyl"):
+        raise failure(f"Invalid value of engine: {opts['engine']} (expected memtx or vinyl)")
+    if opts.get("storage_mode") is not None and type(opts["storage_mode"]) is not str:
+        raise failure(
+            f"Invalid value of storage_mode: {opts['storage_mode']} "
+            "(expected default or ready_buffer)"
+        )
     vinyl = opts.get("engine") == "vinyl"
     if vinyl and kind == "limfifottl":
         raise failure("limfifottl queue does not support vinyl engine")

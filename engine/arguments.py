@@ -11,7 +11,15 @@ from typing import Any
 from model.errors import ER_EXACT_MATCH, ER_KEY_PART_TYPE, QueueError, failure
 from model.task import INFINITY_S, NEVER_US
 
-LUA_TYPES = {str: "string", bytes: "string", bool: "boolean", dict: "table", list: "table"}
+LUA_TYPES = {
+    str: "string",
+    bytes: "string",
+    bool: "boolean",
+    dict: "table",
+    list: "table",
+    int: "number",
+    float: "number",
+}
 
 
 def lua_type(value: Any) -> str:
@@ -93,7 +101,33 @@ def task_options(value: Any, known: frozenset[str], what: str = "put") -> dict[s
     """Options of a put or a release; an unknown one must not be dropped in silence."""
     if type(value) is not dict or not value:
         return options(value, what)
-    for option in value:
-        if option not in known:
-            raise failure(f"Unknown option {option}")
+    if not known.issuperset(value):
+        raise unknown_option(value, known)
     return value
+
+
+def unknown_option(value: dict[str, Any], known: frozenset[str]) -> QueueError:
+    return failure(f"Unknown option {next(option for option in value if option not in known)}")
+
+
+def wants_token(value: Any) -> bool:
+    """Options of a take: whether it asks for the fencing token."""
+    given = task_options(value, _TOKEN, "take")
+    token = given.get("token") if given else None
+    if token is not None and type(token) is not bool:
+        raise failure(f"Invalid value of token: {token} (expected true or false)")
+    return token is True
+
+
+def split_token(value: Any, what: str, only: bool) -> tuple[Any, Any]:
+    """(other options, token) of a call that may name a delivery; `only`: knows no other option."""
+    given = options(value, what)
+    if not given:
+        return None, None
+    if only:
+        task_options(given, _TOKEN, what)
+    rest = {key: item for key, item in given.items() if key != "token"}
+    return rest, given.get("token")
+
+
+_TOKEN = frozenset({"token"})

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from engine import admin, batches
+from engine.arguments import split_token, wants_token
 from engine.clients import EMPTY, NIL, PENDING, Delivery
 from engine.tube import Tube
 from model.errors import ER_TUPLE_TOO_LARGE, QueueError, failure
@@ -67,12 +68,8 @@ def argument(values: list[Any], at: int) -> Any:
     return values[at] if at < len(values) else None
 
 
-def _token(options: Any) -> tuple[Any, Any]:
-    """Split {token=...} from the other options of a call."""
-    if type(options) is dict and "token" in options:
-        rest = {key: value for key, value in options.items() if key != "token"}
-        return rest, options["token"]
-    return options, None
+def _only_token(values: list[Any], at: int, what: str) -> Any:
+    return split_token(argument(values, at), what, only=True)[1]
 
 
 class TubeCalls:
@@ -141,8 +138,7 @@ class TubeCalls:
                 row = take(connection, ticket, take_timeout(args))
             else:
                 values = plain(args)
-                options = argument(values, 1)
-                token = type(options) is dict and options.get("token") is True
+                token = wants_token(argument(values, 1))
                 row = take(connection, ticket, argument(values, 0), token)
             if type(row) is tuple:
                 return task_reply(ticket >> 1, row[0], row[1], row[-1])
@@ -158,21 +154,21 @@ class TubeCalls:
                 row = ack(connection, first_id(args))
             except FallThrough:
                 values = plain(args)
-                row = ack(connection, argument(values, 0), _token(argument(values, 1))[1])
+                row = ack(connection, argument(values, 0), _only_token(values, 1, "ack"))
             return task_reply(ticket >> 1, row[0], row[1], row[-1])
 
         return handle
 
     def release(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
-        options, token = _token(argument(values, 1))
+        options, token = split_token(argument(values, 1), "release", only=False)
         return reply(
             ticket, self.tube.release(connection, argument(values, 0), options, token)
         )
 
     def touch(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
-        token = _token(argument(values, 2))[1]
+        token = _only_token(values, 2, "touch")
         row = self.tube.touch(connection, argument(values, 0), argument(values, 1), token)
         return reply(ticket, row)
 
@@ -221,8 +217,7 @@ class TubeCalls:
     def take_many(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
         timeout = argument(values, 1)
-        options = argument(values, 2)
-        token = type(options) is dict and options.get("token") is True
+        token = wants_token(argument(values, 2))
         rows = batches.take_many(
             self.tube,
             connection,

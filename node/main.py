@@ -164,7 +164,12 @@ class Node:
         self.storage.open_term(term)
         engine.write_term(term)
         queue = self.settings.queue
-        engine.configure(queue.ttr, queue.in_replicaset)
+        said = queue.model_fields_set
+        # What the configuration leaves out stays as the last call of queue.cfg made it.
+        engine.configure(
+            queue.ttr if "ttr" in said else None,
+            queue.in_replicaset if "in_replicaset" in said else None,
+        )
         released = engine.start()
         if released:
             self.logger.info(f"released {released} tasks nobody holds any more")
@@ -243,7 +248,7 @@ class Node:
                     connection.transport.abort()
             return
         await self.shell.drain(DRAIN_SECONDS)
-        self.snapshots.close()
+        await self.snapshots.cancel()
         if self.storage.log is None and self.settings.snapshot.keep:
             writer = self.storage.new_snapshot(self.engine.lsn)
             snapshot_now(self.core, writer, self.engine.lsn)

@@ -144,7 +144,7 @@ class Shell:
     # -- background ------------------------------------------------------------------------------
 
     async def sweep(self) -> None:
-        """Close connections that missed a deadline; pull the clock; publish the commit LSN."""
+        """Close connections that missed a deadline; pull the clock; let the log settle."""
         published = -1
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -153,9 +153,9 @@ class Shell:
             for connection in list(self.core.connections.values()):
                 if connection.socket is not None:
                     connection.socket.check_deadlines(now)
-            if self.wal.log is not None and self.wal.durable_lsn != published:
+            if self.wal.durable_lsn != published:
                 published = self.wal.durable_lsn
-                self.wal.log.publish_commit(published)
+                self.wal.settle()
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -179,6 +179,16 @@ class Shell:
         for connection in list(self.core.connections.values()):
             if connection.transport is not None:
                 connection.transport.close()
+        # What their going changed (tasks given back) is still written.
+        while self.core.connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.core.connections.values()):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)
+        self.flush()
+        while not self.wal.idle and self.loop.time() < deadline:
+            await asyncio.sleep(0.005)
 
 
 class Socket(asyncio.Protocol):

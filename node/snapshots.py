@@ -70,10 +70,21 @@ class Snapshots:
         writer = self.new_writer(wal.written_lsn)
         end = wal.written_lsn
 
+        term = core.term
+        failed: StorageError | None = None
+
         def on_frame(frame: bytes, last_lsn: int) -> None:
-            nonlocal end
-            writer.add_frame(frame)
-            end = last_lsn
+            # The log must not suffer from a snapshot that cannot be written.
+            nonlocal end, term, failed
+            try:
+                if core.term != term:
+                    term = core.term
+                    writer.add_term(core.engine.store.lineage[-1])
+                writer.add_frame(frame)
+                end = last_lsn
+            except StorageError as error:
+                failed = error
+                wal.listeners.remove(on_frame)
 
         wal.listeners.append(on_frame)
         try:
@@ -83,23 +94,31 @@ class Snapshots:
                 writer.add_rows(space_id, rows)
                 self.longest_pause_s = max(self.longest_pause_s, loop.time() - began)
                 await asyncio.sleep(0)
+                if failed is not None:
+                    raise failed
         except BaseException:
-            wal.listeners.remove(on_frame)
+            if on_frame in wal.listeners:
+                wal.listeners.remove(on_frame)
             writer.abort()
             raise
         # Rows may already show records of the turn at hand: its frame must be in the file.
         self.flush()
-        wal.listeners.remove(on_frame)
-        if wal.broken:
+        if on_frame in wal.listeners:
+            wal.listeners.remove(on_frame)
+        if failed is not None or wal.broken:
             writer.abort()
-            raise StorageError("snapshot", 0, "the log failed while it was written")
+            raise failed or StorageError("snapshot", 0, "the log failed while it was written")
         time_us = core.engine.now
         await loop.run_in_executor(self._pool, writer.finish, end, time_us)
         self.last_lsn = end
         self.published(end)
         return end
 
-    def close(self) -> None:
+    async def cancel(self) -> None:
+        """Give up a snapshot under way; the next start finds and removes what is left of it."""
+        if self.running is not None and not self.running.done():
+            self.running.cancel()
+            await asyncio.gather(self.running, return_exceptions=True)
         self._pool.shutdown(wait=True)
 
 

@@ -41,19 +41,20 @@ class WalWriter:
         self.release = release
         self.failed = failed
         self.broken = False
+        self.closed = False
         self.durable_lsn = 0
         self.written_lsn = 0
         self.listeners: list[Callable[[bytes, int], None]] = []
         self.bytes_written = 0
         self.sync_seconds: Callable[[float], None] = lambda _seconds: None
-        self._pool = ThreadPoolExecutor(SYNCS_MAX, "fdatasync") if mode == "fsync" else None
+        self._pool = ThreadPoolExecutor(SYNCS_MAX, "fdatasync") if log is not None else None
         self._parked: deque[Turn] = deque()
         self._syncing = 0
         self._unsynced = False
 
     def submit(self, turn: Turn, time_us: int) -> None:
         """Write the turn's frame, if any, and release its replies when they may leave."""
-        if self.broken:
+        if self.broken or self.closed:
             return
         frame = turn.frame
         if frame is not None:
@@ -65,9 +66,9 @@ class WalWriter:
                 return
             self.written_lsn = turn.last_lsn
             self.bytes_written += len(frame)
-            for listener in self.listeners:
+            for listener in list(self.listeners):
                 listener(frame, turn.last_lsn)
-        if self._pool is None:
+        if self.mode != "fsync":
             self.durable_lsn = self.written_lsn
             self.release(turn)
             return
@@ -106,10 +107,28 @@ class WalWriter:
             return
         self.sync_seconds(perf_counter() - started)
         self.durable_lsn = max(self.durable_lsn, covers)
+        self._publish()
         parked = self._parked
         while parked and parked[0].last_lsn <= self.durable_lsn:
             self.release(parked.popleft())
         self._sync()
+
+    def _publish(self) -> None:
+        """Leave word beside the log how far it was acknowledged."""
+        assert self.log is not None
+        try:
+            self.log.publish_commit(self.durable_lsn)
+        except StorageError as error:
+            self._fail(error)
+
+    def settle(self) -> None:
+        """Now and then in write mode: publish, and sync so that a roll finds little to do."""
+        if self.log is None or self.broken or self.closed:
+            return
+        self._publish()
+        if self.mode == "write" and not self._syncing:
+            self._unsynced = True
+            self._sync()
 
     def _fail(self, error: StorageError) -> None:
         """Stop acknowledging first, explain second; a failed sync is never tried again."""
@@ -123,6 +142,7 @@ class WalWriter:
 
     def close(self) -> None:
         """Everything written becomes durable; blocking, for a node that ends."""
+        self.closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=True)
         if self.log is not None and not self.broken:

@@ -27,6 +27,10 @@ UNREADABLE = (ValueError, TypeError, OverflowError, UnpackException)
 _decode = partial(unpackb, strict_map_key=False, unicode_errors="surrogateescape")
 _DOUBLE = Struct(">d").unpack_from
 
+# Decoded options by their bytes: bounded, and thrown away whole when full.
+_KNOWN_OPTIONS_MAX = 4096
+_KNOWN_OPTIONS_BYTES_MAX = 96
+_known_options: dict[bytes, Any] = {}
 # One-byte spellings of "no options": {}, [] (PHP) and nil.
 _NO_OPTIONS = frozenset((0x80, 0x90, 0xC0))
 # Size of `[id]` by the id's marker.
@@ -150,8 +154,19 @@ def _options(raw: bytes) -> Any:
     """One options value: None for nil, {} and []; anything else decoded as it is."""
     if len(raw) == 1 and raw[0] in _NO_OPTIONS:
         return None
-    value = decode(raw)
-    return None if value == {} or value == [] else value
+    if len(raw) > _KNOWN_OPTIONS_BYTES_MAX:
+        value = decode(raw)
+        return None if value == {} or value == [] else value
+    # Callers send the same few options over and over; whoever gets them only reads them.
+    known = _known_options.get(raw)
+    if known is None:
+        known = decode(raw)
+        if known == {} or known == []:
+            return None
+        if len(_known_options) >= _KNOWN_OPTIONS_MAX:
+            _known_options.clear()
+        _known_options[raw] = known
+    return known
 
 
 def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
