@@ -67,9 +67,8 @@ class UtubeTtl(TtlDriver):
         status, ttl, ttr, pri, name = "r", self.ttl_us, self.ttr_us, self.pri, "nil"
         next_event = now + ttl
         if opts:
-            name = opts.get("utube")
-            if type(name) is not str:
-                name = sub_queue_name(opts)
+            wanted = opts.get("utube")
+            name = wanted if type(wanted) is str else sub_queue_name(opts)
             if len(opts) > 1 or "utube" not in opts:
                 status, next_event, ttl, ttr, pri = self._plan(opts, now)
         row = (space.next_id, status, next_event, ttl, ttr, pri, now, name, data)

@@ -125,9 +125,7 @@ def _tube_options(driver: Any, name: str, kind: str, opts: dict[str, Any]) -> di
     if vinyl and opts.get("storage_mode") == "ready_buffer":
         raise failure('"ready_buffer" storage mode cannot be used with vinyl engine')
     if vinyl and opts.get("temporary"):
-        raise QueueError(
-            12, f"Can't modify space '{name}': engine does not support temporary flag"
-        )
+        raise QueueError(12, f"Can't modify space '{name}': engine does not support temporary flag")
     full = {key: value for key, value in opts.items() if key != "on_task_change"}
     full.setdefault("if_not_exists", False)
     checked: dict[str, Any] = driver.check_options(full)

@@ -162,9 +162,7 @@ class TubeCalls:
     def release(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
         options, token = split_token(argument(values, 1), "release", only=False)
-        return reply(
-            ticket, self.tube.release(connection, argument(values, 0), options, token)
-        )
+        return reply(ticket, self.tube.release(connection, argument(values, 0), options, token))
 
     def touch(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
@@ -234,7 +232,5 @@ class TubeCalls:
 
     def release_many(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
-        rows = batches.release_many(
-            self.tube, connection, argument(values, 0), argument(values, 1)
-        )
+        rows = batches.release_many(self.tube, connection, argument(values, 0), argument(values, 1))
         return reply(ticket, rows)

@@ -41,9 +41,7 @@ class _Sink:
             for row in rows:
                 put(tuple(row))
 
-    def records(
-        self, first_lsn: int, records: Sequence[Record], lenient: bool, term: Any
-    ) -> None:
+    def records(self, first_lsn: int, records: Sequence[Record], lenient: bool, term: Any) -> None:
         apply = self.engine.store.apply
         lsn = first_lsn
         try:
@@ -51,7 +49,9 @@ class _Sink:
                 apply(record[3], lenient)
                 lsn += 1
         except ApplyError as error:
-            raise StorageError(self.where, 0, f"record of LSN {lsn} does not fit: {error}") from error
+            raise StorageError(
+                self.where, 0, f"record of LSN {lsn} does not fit: {error}"
+            ) from error
 
 
 class Storage:
@@ -70,7 +70,9 @@ class Storage:
         if settings.wal.mode != "none":
             self.log = open_log(disk, recovered, settings.wal.segment_bytes)
 
-    def next_term(self, node: str, term_id: bytes) -> tuple[int, bytes, bytes | None, int, str, bool]:
+    def next_term(
+        self, node: str, term_id: bytes
+    ) -> tuple[int, bytes, bytes | None, int, str, bool]:
         """The term a promotion opens here: one above the highest known."""
         lineage = self.engine.store.lineage
         number = max((term[0] for term in lineage), default=0) + 1

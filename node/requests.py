@@ -124,7 +124,13 @@ def select(core: Core, connection: Connection, sync: int, body: dict[int, Any]) 
     if not core.allowed(user, f"space:{space.name}"):
         raise access_denied("Read", "space", space.name, user)
     rows = spaces.select(
-        core.engine, space, wanted.index_id, wanted.key, wanted.iterator, wanted.offset, wanted.limit
+        core.engine,
+        space,
+        wanted.index_id,
+        wanted.key,
+        wanted.iterator,
+        wanted.offset,
+        wanted.limit,
     )
     return values_reply(sync, rows)
 

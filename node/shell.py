@@ -180,14 +180,16 @@ class Shell:
             if connection.transport is not None:
                 connection.transport.close()
         # What their going changed (tasks given back) is still written.
-        while self.core.connections and self.loop.time() < deadline:
-            await asyncio.sleep(0.005)
+        await self._until(lambda: not self.core.connections, deadline)
         for connection in list(self.core.connections.values()):
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)
         self.flush()
-        while not self.wal.idle and self.loop.time() < deadline:
+        await self._until(lambda: self.wal.idle, deadline)
+
+    async def _until(self, reached: Callable[[], bool], deadline: float) -> None:
+        while not reached() and self.loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
@@ -270,9 +272,7 @@ class Socket(asyncio.Protocol):
             self._expire("an unfinished frame waits for its rest")
         elif not self.spoken and now - self.opened > shell.handshake_s:
             self._expire("nothing was said after the greeting")
-        elif (
-            shell.idle_s is not None and not connection.waits and now - self.heard > shell.idle_s
-        ):
+        elif shell.idle_s is not None and not connection.waits and now - self.heard > shell.idle_s:
             self._expire("idle")
 
     def _expire(self, reason: str) -> None:

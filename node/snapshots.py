@@ -32,7 +32,9 @@ class Snapshots:
         flush: Callable[[], None],
         log: Callable[[str], None],
     ) -> None:
-        """`flush()` ends the turn at hand; `new_writer(start_lsn)` opens a file; `published(end_lsn)` may trim the log."""
+        """`flush()` ends the turn at hand; `new_writer(start_lsn)` opens a file;
+        `published(end_lsn)` may trim the log.
+        """
         self.core = core
         self.wal = wal
         self.new_writer = new_writer

@@ -101,7 +101,9 @@ class WalWriter:
         self._syncing -= 1
         error = done.exception()
         if error is not None:
-            self._fail(error if isinstance(error, StorageError) else StorageError("log", 0, str(error)))
+            self._fail(
+                error if isinstance(error, StorageError) else StorageError("log", 0, str(error))
+            )
             return
         if self.broken:
             return

@@ -126,6 +126,7 @@ def _split_put(args: bytes) -> tuple[bytes | None, Any]:
     """Any other form: containers, long strings, more arguments, malformed bytes."""
     size = len(args)
     reader = _skimmer.take(size)
+    count = start = middle = end = 0
     try:
         base = reader.tell()
         reader.feed(args)
@@ -180,16 +181,17 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
     if plain_items is not None:
         return plain_items, None
     reader = _skimmer.take(len(args))
+    items: list[tuple[bytes, Any]] = []
+    common_at = common_end = 0
     try:
         base = reader.tell()
         reader.feed(args)
         count = reader.read_array_header()
-        items: list[tuple[bytes, Any]] = []
         if count:
             if not _is_array(args, reader.tell() - base):
                 raise QueueError(ER_ILLEGAL_PARAMS, "put_many: argument #1 should be an array")
-            for number in range(1, reader.read_array_header() + 1):
-                items.append(_read_item(reader, args, base, number))
+            numbers = range(1, reader.read_array_header() + 1)
+            items.extend(_read_item(reader, args, base, number) for number in numbers)
         common_at = common_end = reader.tell() - base
         if count > 1:
             reader.skip()

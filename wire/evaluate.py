@@ -247,7 +247,7 @@ class _Reader:
         return not path.steps and isinstance(self.names.get(path.root), lua.Literal)
 
     def _resolve(self, path: lua.Path) -> lua.Path:
-        """The path from a global name on: aliases put in, `_G.` and `require('queue')` taken out."""
+        """The path from a global name on: aliases put in, `_G.`, `require('queue')` taken out."""
         require = lua.Call((lua.Literal("queue"),))
         if path.root == "require" and path.steps[:1] == (require,):
             return lua.Path("queue", path.steps[1:])

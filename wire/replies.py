@@ -1,4 +1,4 @@
-"""Replies and events as bytes, one packet each: task tuples, lists of values, errors, watcher events.
+"""Replies and events as bytes, one packet each: tasks, lists of values, errors, watcher events.
 
 Every packet is ready for one write. What to answer is decided elsewhere.
 """

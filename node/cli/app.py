@@ -80,7 +80,9 @@ def run(argv: list[str] | None) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except PARSER_ERROR as error:
-        complain(_usage(error))
+        usage = _usage(error)
+        if usage.text:
+            complain(usage)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

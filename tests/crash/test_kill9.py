@@ -38,8 +38,18 @@ class Server:
 
     def __init__(self, directory: Path, port: int, mode: str) -> None:
         self.process = subprocess.Popen(
-            [TANDEMQ, "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory),
-             "--wal-mode", mode, "--guest", "all"],
+            [
+                TANDEMQ,
+                "serve",
+                "--listen",
+                f"127.0.0.1:{port}",
+                "--data-dir",
+                str(directory),
+                "--wal-mode",
+                mode,
+                "--guest",
+                "all",
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -74,7 +84,10 @@ class History:
 
 async def connect(port: int) -> asynctnt.Connection:
     connection = asynctnt.Connection(
-        host="127.0.0.1", port=port, fetch_schema=False, auto_refetch_schema=False,
+        host="127.0.0.1",
+        port=port,
+        fetch_schema=False,
+        auto_refetch_schema=False,
         reconnect_timeout=0,
     )
     await connection.connect()
@@ -187,8 +200,9 @@ def test_nothing_acknowledged_is_lost_over_kill_9_cycles(tmp_path: Path) -> None
     server.kill(signal.SIGTERM)
     judge(history, left)
     print(
-        f"acknowledged puts {len(history.put)}, acks {len(history.acked)}, unknown "
-        f"{len(history.put_unknown)} puts {len(history.ack_unknown)} acks, left {sum(left.values())}"
+        f"acknowledged puts {len(history.put)}, acks {len(history.acked)}, "
+        f"unknown {len(history.put_unknown)} puts {len(history.ack_unknown)} acks, "
+        f"left {sum(left.values())}"
     )
     assert len(history.put) > CYCLES
 

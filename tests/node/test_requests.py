@@ -175,7 +175,13 @@ async def test_changing_calls_on_a_node_that_does_not_serve() -> None:
 async def test_payload_comes_back_to_the_byte() -> None:
     async with node() as bench:
         wire = await bench.dial()
-        odd = [b"\xca\x40\x80\x00\x00", b"\xd4\x02\x01", b"\xc4\x01x", b"\xa1\xff", b"\xd3" + b"\0" * 8]
+        odd = [
+            b"\xca\x40\x80\x00\x00",
+            b"\xd4\x02\x01",
+            b"\xc4\x01x",
+            b"\xa1\xff",
+            b"\xd3" + b"\0" * 8,
+        ]
         for number, raw in enumerate(odd):
             wire.sync += 1
             packet = b"\x82\x00\x0a\x01\x01\x82\x22\xb3queue.tube.fifo:put\x21\x91" + raw

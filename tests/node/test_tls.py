@@ -54,8 +54,13 @@ class Running:
 
     def connect(self, user: str, password: str) -> tarantool.Connection:
         return tarantool.Connection(
-            "127.0.0.1", self.port, user=user, password=password, auth_type="chap-sha1",
-            transport="ssl", ssl_ca_file=self.authority,
+            "127.0.0.1",
+            self.port,
+            user=user,
+            password=password,
+            auth_type="chap-sha1",
+            transport="ssl",
+            ssl_ca_file=self.authority,
         )
 
 
@@ -72,7 +77,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     env = {**os.environ, "BOSS_PASSWORD": PASSWORD, "WORKER_PASSWORD": "w"}
     process = subprocess.Popen(
         [TANDEMQ, "serve", "--config", str(folder / "node.yaml")],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=env,
     )
     assert process.stdout is not None
     ready = process.stdout.readline().decode()
@@ -93,15 +100,27 @@ def test_chap_sha1_over_tls(server: Running) -> None:
 
 def test_pap_sha256_over_tls(server: Running) -> None:
     connection = tarantool.Connection(
-        "127.0.0.1", server.port, user="boss", password=PASSWORD, auth_type="pap-sha256",
-        transport="ssl", ssl_ca_file=server.authority, fetch_schema=False,
+        "127.0.0.1",
+        server.port,
+        user="boss",
+        password=PASSWORD,
+        auth_type="pap-sha256",
+        transport="ssl",
+        ssl_ca_file=server.authority,
+        fetch_schema=False,
     )
     assert connection.call("queue.state").data == ["RUNNING"]
     connection.close()
     with pytest.raises(tarantool.error.NetworkError, match="credentials"):
         tarantool.Connection(
-            "127.0.0.1", server.port, user="boss", password="wrong", auth_type="pap-sha256",
-            transport="ssl", ssl_ca_file=server.authority, fetch_schema=False,
+            "127.0.0.1",
+            server.port,
+            user="boss",
+            password="wrong",
+            auth_type="pap-sha256",
+            transport="ssl",
+            ssl_ca_file=server.authority,
+            fetch_schema=False,
         )
 
 
@@ -133,7 +152,7 @@ def test_rights_and_grants(server: Running) -> None:
         worker.call("queue.tube.jobs:truncate")
     boss.call("queue.tube.jobs:grant_role", "reader", {"truncate": True})
     worker.call("queue.tube.jobs:truncate")
-    with pytest.raises(tarantool.DatabaseError, match="box.cfg' is denied"):
+    with pytest.raises(tarantool.DatabaseError, match=r"box\.cfg' is denied"):
         worker.call("box.cfg", {"read_only": True})
     for connection in (boss, worker):
         connection.close()
@@ -141,7 +160,10 @@ def test_rights_and_grants(server: Running) -> None:
 
 def test_guest_may_do_nothing_but_ask_who_it_is(server: Running) -> None:
     connection = tarantool.Connection(
-        "127.0.0.1", server.port, transport="ssl", ssl_ca_file=server.authority,
+        "127.0.0.1",
+        server.port,
+        transport="ssl",
+        ssl_ca_file=server.authority,
         fetch_schema=False,
     )
     assert connection.call("box.session.user").data == ["guest"]

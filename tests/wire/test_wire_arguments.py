@@ -1,4 +1,4 @@
-"""Arguments of calls: payloads to the byte, options, ids, timeouts, depth; each against the library."""
+"""Arguments of calls: payloads to the byte, options, ids, depth; against the library."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_put_malformed(payload: bytes) -> None:
 @settings(max_examples=300)
 @given(st.binary(max_size=40))
 def test_any_bytes_as_put_arguments(raw: bytes) -> None:
-    """What the library accepts as an array is accepted, its first item sliced out, and vice versa."""
+    """What the library accepts as an array is accepted, its first item sliced out."""
     reader = msgpack.Unpacker()
     reader.feed(raw)
     try:

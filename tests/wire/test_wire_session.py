@@ -151,7 +151,8 @@ def test_key_never_broadcast() -> None:
 def test_unwatch() -> None:
     watchers = watch.Watchers()
     watchers.watch("k", 1, has_value=False)
-    assert "k" in watchers and len(watchers) == 1
+    assert "k" in watchers
+    assert len(watchers) == 1
     watchers.unwatch("k")
     watchers.unwatch("never")
     assert watchers.changed("k", 1) == []
