@@ -1,0 +1,383 @@
+"""The engine and all five drivers against the naive model, step by step, with restarts.
+
+HYPOTHESIS_PROFILE=ci (or CI in the environment) walks 10,000 steps; the default is a short walk.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import naive_model as naive
+from engine_bench import EPOCH, Bench, Worker, assert_replica_agrees
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from engine import batches
+from engine.clients import EMPTY, NIL, PENDING
+from engine.tube import Tube
+from model.errors import QueueError, failure
+
+TUBES = {
+    "fifo": ("fifo", 0),
+    "fifottl": ("fifottl", 0),
+    "lim": ("limfifottl", 3),
+    "utube": ("utube", 0),
+    "utubettl": ("utubettl", 0),
+}
+#: Walks and steps of each.
+LIMITS = {"dev": (25, 30), "ci": (700, 50)}
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+EXAMPLES, STEPS = LIMITS.get(PROFILE, LIMITS["dev"])
+
+#: Which tube: by its place among the one or two a walk keeps to.
+tubes = st.integers(0, 1)
+workers = st.integers(0, 3)
+#: Which task: by its place among those there are, or one that is not there.
+tasks = st.integers(0, 12)
+seconds = st.sampled_from([0, 0, 0.5, 1, 2, 5])
+delays = st.sampled_from([0, 0, 1, 3])
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "ttl": st.sampled_from([None, 0, 1, 4]),
+        "ttr": st.sampled_from([0, 1, 2]),
+        "pri": st.sampled_from([0, 1, 2, 2**64 - 1]),
+        "delay": delays,
+        "utube": st.sampled_from(["a", "b", "c", 1, "1"]),
+        "timeout": st.sampled_from([0, 1, 3]),
+    },
+)
+METHODS = ("put", "take", "delete", "release", "bury", "kick", "touch", "truncate")
+
+
+def plain(outcome: Any) -> Any:
+    """What the engine said, in the model's words."""
+    if outcome is PENDING or outcome is EMPTY or outcome is NIL:
+        return outcome.name
+    if isinstance(outcome, QueueError):
+        return outcome.text
+    if isinstance(outcome, list):
+        return [plain(item) for item in outcome]
+    if isinstance(outcome, tuple):
+        return (outcome[0], outcome[1], outcome[-1])
+    return outcome
+
+
+class EngineAgainstModel(RuleBasedStateMachine):
+    @initialize(
+        names=st.lists(st.sampled_from(sorted(TUBES)), min_size=1, max_size=2),
+        ttr=st.sampled_from([0, 2]),
+        shared=st.booleans(),
+    )
+    def begin(self, names: list[str], ttr: float, shared: bool) -> None:
+        self.names = names
+        self.bench = Bench()
+        for name, (kind, capacity) in TUBES.items():
+            self.bench.create(name, kind, **({"capacity": capacity} if capacity else {}))
+        self.bench.start()
+        self.model = naive.Model(TUBES, EPOCH)
+        self.ticket = 0
+        self.pairs: list[tuple[Worker, naive.Connection]] = []
+        self.hire()
+        self.cfg(ttr, shared)
+
+    def hire(self) -> None:
+        """Four connections, whatever happened to the last ones."""
+        while len(self.pairs) < 4:
+            worker = self.bench.worker()
+            conn = naive.Connection(worker.id)
+            self.model.conns.append(conn)
+            self.pairs.append((worker, conn))
+
+    def tube(self, which: int) -> tuple[Tube, naive.Tube]:
+        name = self.names[which % len(self.names)]
+        return self.bench.engine.tubes[name], self.model.tubes[name]
+
+    def task(self, name: int, place: int) -> int:
+        """The id at a place among the tasks, taken ones first; past the end none's."""
+        tube = self.tube(name)[1]
+        ids = [t.id for t in sorted(tube.tasks.values(), key=lambda t: (t.status != "t", t.id))]
+        return ids[place % len(ids)] if ids and place < 11 else tube.next_id
+
+    def agree(self, real: tuple[Any, ...], simple: tuple[Any, ...]) -> None:
+        """Do it on both sides and compare what callers are told."""
+        outcome = plain(self.bench.call(*real))
+        try:
+            expected = simple[0](*simple[1:])
+        except naive.Refused as refusal:
+            assert isinstance(outcome, str), f"{outcome!r}, not refused with {refusal}"
+            assert str(refusal) in outcome
+        else:
+            assert outcome == expected, f"{outcome!r}, the model says {expected!r}"
+        self.model.serve()
+
+    def next_ticket(self) -> int:
+        self.ticket += 1
+        return self.ticket
+
+    # -- one rule for each call ------------------------------------------------------------------
+
+    @rule(who=workers, name=tubes, opts=options)
+    def put(self, who: int, name: int, opts: dict[str, Any]) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        ticket, data = self.next_ticket(), b"%d" % self.ticket
+        self.agree(
+            (tube.put, worker, ticket, data, opts),
+            (self.model.put, conn, simple, ticket, data, opts),
+        )
+
+    @rule(who=workers, name=tubes, timeout=st.sampled_from([0, 0, 0, 0.5, 2, None]))
+    def take_again(self, who: int, name: int, timeout: float | None) -> None:
+        self.take(who, name, timeout)
+
+    @rule(who=workers, name=tubes, opts=options)
+    def put_again(self, who: int, name: int, opts: dict[str, Any]) -> None:
+        self.put(who, name, opts)
+
+    @rule(who=workers, name=tubes, opts=st.lists(options, max_size=5))
+    def put_many(self, who: int, name: int, opts: list[dict[str, Any]]) -> None:
+        (tube, simple), (worker, _) = self.tube(name), self.pairs[who]
+        items = [(b"many", one) for one in opts]
+        self.agree((batches.put_many, tube, worker, items), (self.model.put_many, simple, items))
+
+    @rule(who=workers, name=tubes, timeout=st.sampled_from([0, 0, 0, 0.5, 2, None]))
+    def take(self, who: int, name: int, timeout: float | None) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        ticket = self.next_ticket()
+        self.agree(
+            (tube.take, worker, ticket, timeout), (self.model.take, conn, simple, ticket, timeout)
+        )
+
+    @rule(who=workers, name=tubes, count=st.integers(0, 4), timeout=st.sampled_from([0, 0, 2]))
+    def take_many(self, who: int, name: int, count: int, timeout: float) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        ticket = self.next_ticket()
+        self.agree(
+            (batches.take_many, tube, worker, ticket, count, timeout),
+            (self.model.take_many, conn, simple, ticket, count, timeout),
+        )
+
+    @rule(who=workers, name=tubes, which=tasks, token=st.sampled_from([None, None, 0, 1]))
+    def ack(self, who: int, name: int, which: int, token: int | None) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        task_id = self.task(name, which)
+        if token is None:
+            self.agree((tube.ack, worker, task_id), (self.model.ack, conn, simple, task_id))
+            return
+        # The right token changes nothing about who may; a stale one is refused.
+        owner = tube.taken.rows.get((tube.id, task_id))
+        fence = (owner[4] if owner else 1) - token
+        expected = (self.model.ack, conn, simple, task_id) if not token else (self.stale,)
+        self.agree((tube.ack, worker, task_id, fence), expected)
+
+    def stale(self) -> None:
+        raise naive.Refused("Task was not taken")
+
+    @rule(who=workers, name=tubes, which=tasks, delay=delays)
+    def release(self, who: int, name: int, which: int, delay: float) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        task_id = self.task(name, which)
+        self.agree(
+            (tube.release, worker, task_id, {"delay": delay}),
+            (self.model.release, conn, simple, task_id, delay),
+        )
+
+    @rule(
+        who=workers,
+        name=tubes,
+        which=st.lists(tasks, max_size=3),
+        delay=st.sampled_from([None, None, 0, 1]),
+    )
+    def batch(self, who: int, name: int, which: list[int], delay: float | None) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        ids = [self.task(name, place) for place in which]
+        real: tuple[Any, ...] = (batches.ack_many, tube, worker, ids)
+        if delay is not None:
+            real = (batches.release_many, tube, worker, ids, {"delay": delay})
+        self.agree(real, (self.model.batch, conn, simple, ids, delay))
+
+    @rule(who=workers, name=tubes, which=tasks, delta=st.sampled_from([-1, 0, 0.5, 2, 4e9]))
+    def touch(self, who: int, name: int, which: int, delta: float) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        task_id = self.task(name, which)
+        self.agree(
+            (tube.touch, worker, task_id, delta), (self.model.touch, conn, simple, task_id, delta)
+        )
+
+    @rule(name=tubes, which=tasks, method=st.sampled_from(["bury", "bury", "delete"]))
+    def anybody(self, name: int, which: int, method: str) -> None:
+        (tube, simple), (worker, _) = self.tube(name), self.pairs[0]
+        task_id = self.task(name, which)
+        self.agree(
+            (getattr(tube, method), worker, task_id), (getattr(self.model, method), simple, task_id)
+        )
+
+    @rule(name=tubes, count=st.integers(-1, 4))
+    def kick(self, name: int, count: int) -> None:
+        tube, simple = self.tube(name)
+        self.agree((tube.kick, self.pairs[0][0], count), (self.model.kick, simple, count))
+
+    @rule(name=tubes, which=tasks, method=st.sampled_from(["truncate", "release_all"]))
+    def everything(self, name: int, which: int, method: str) -> None:
+        if which > 2:
+            return
+        tube, simple = self.tube(name)
+        real = getattr(tube, method)
+        self.agree((real, self.pairs[0][0]), (getattr(self.model, method), simple))
+
+    # -- time, connections, roles ----------------------------------------------------------------
+
+    @rule(by=seconds)
+    def pass_time(self, by: float) -> None:
+        self.bench.pass_time(by)
+        self.model.advance(int(by * naive.SECOND))
+        self.model.serve()
+
+    @rule(who=workers)
+    def disconnect(self, who: int) -> None:
+        worker, conn = self.pairs.pop(who)
+        self.bench.disconnect(worker)
+        self.model.disconnect(conn)
+        self.model.serve()
+        assert [(t, plain(o)) for t, o in worker.told] == conn.told
+        self.hire()
+
+    @rule(who=workers, other=st.integers(-1, 5))
+    def identify(self, who: int, other: int) -> None:
+        worker, conn = self.pairs[who]
+        known = sorted(self.model.sessions, key=lambda s: s.uuid or b"")
+        session = known[other % len(known)] if other >= 0 and known else None
+        uuid = None if session is None else session.uuid
+        outcome = self.bench.call(self.bench.engine.sessions.identify, worker, uuid)
+        self.model.identify(conn, session)
+        self.model.serve()
+        assert outcome == worker.session
+
+    @rule(ttr=st.sampled_from([None, 0, 2]), shared=st.sampled_from([None, None, False, True]))
+    def cfg(self, ttr: float | None, shared: bool | None) -> None:
+        self.bench.call(self.bench.engine.configure, ttr, shared)
+        if ttr is not None:
+            self.model.ttr = int(ttr * naive.SECOND)
+        if shared is not None:
+            self.model.in_replicaset = shared
+
+    @rule(gone=st.lists(workers, max_size=2, unique=True))
+    def change_of_roles(self, gone: list[int]) -> None:
+        engine = self.bench.engine
+        engine.stop()
+        engine.wake_all(failure("read-only"))
+        for tube in self.model.tubes.values():
+            for waiter in sorted(tube.waiters, key=lambda w: w.ticket):
+                waiter.conn.told.append((waiter.ticket, "read-only"))
+            for waiter in tube.blocked:
+                waiter.conn.told.append((waiter.ticket, "read-only"))
+            tube.waiters, tube.blocked = [], []
+        for who in sorted(gone, reverse=True):
+            worker, conn = self.pairs.pop(who)
+            self.bench.disconnect(worker)
+            self.model.conns.remove(conn)
+        self.bench.start()
+        self.model.begin(everybody_gone=False)
+        self.hire()
+
+    @rule(snapshot=st.booleans(), often=st.integers(0, 2))
+    def restart(self, snapshot: bool, often: int) -> None:
+        if often:
+            return
+        old = self.bench
+        self.bench = other = assert_replica_agrees(old)
+        if snapshot:
+            self.bench = Bench(now=old.engine.now, name=b"snap", log=[])
+            self.bench.log = other.log
+            self.bench.engine.store.apply(old.engine.store.catalogue(), lenient=True)
+            for space_id, rows in old.engine.store.rows_for_snapshot(3):
+                for row in rows:
+                    self.bench.engine.store.spaces[space_id].put(row)
+        # Names of sessions must not come twice.
+        self.bench.uuids = old.uuids
+        self.bench.workers = old.workers
+        self.bench.start()
+        self.pairs = []
+        self.model.begin(everybody_gone=True)
+        self.hire()
+
+    @rule(who=workers, name=tubes, which=tasks, method=st.sampled_from(METHODS))
+    def driver_fails(self, who: int, name: int, which: int, method: str) -> None:
+        """A driver that raises after it changed something: nothing of that stays."""
+        tube, worker = self.tube(name)[0], self.pairs[who][0]
+        real = getattr(tube.driver, method)
+
+        def broken(*args: Any) -> None:
+            real(*args)
+            raise RuntimeError("broken")
+
+        setattr(tube.driver, method, broken)
+        task_id = self.task(name, which)
+        calls: dict[str, tuple[Any, ...]] = {
+            "put": (tube.put, worker, 0, b"x"),
+            "take": (tube.take, worker, 0, 0),
+            "delete": (tube.ack, worker, task_id),
+            "release": (tube.release, worker, task_id),
+            "bury": (tube.bury, worker, task_id),
+            "kick": (tube.kick, worker, 3),
+            "touch": (tube.touch, worker, task_id, 1),
+            "truncate": (tube.truncate, worker),
+        }
+        outcome = self.bench.call(*calls[method])
+        if not (method == "put" and outcome is NIL) and method != "bury":
+            assert isinstance(outcome, QueueError)
+        delattr(tube.driver, method)
+
+    # -- after every step ------------------------------------------------------------------------
+
+    @invariant()
+    def same(self) -> None:
+        if not hasattr(self, "pairs"):
+            return
+        engine = self.bench.engine
+        engine.store.check()
+        for worker, conn in self.pairs:
+            assert [(t, plain(o)) for t, o in worker.told] == conn.told
+            assert (worker.session is None) == (conn.session is None)
+            if conn.session is not None:
+                if conn.session.uuid is None:
+                    conn.session.uuid = worker.session
+                assert conn.session.uuid == worker.session
+        sessions = {s.uuid: (s.uuid, s.expires, s.active) for s in self.model.sessions}
+        assert engine.sessions.space.rows == sessions
+        owned = {}
+        for name, tube in self.model.tubes.items():
+            self.same_tube(engine.tubes[name], tube)
+            for task in tube.tasks.values():
+                if task.owner is not None:
+                    owned[(engine.tubes[name].id, task.id)] = task.owner.uuid
+        assert {key: row[3] for key, row in engine.taken.rows.items()} == owned
+
+    def same_tube(self, real: Tube, tube: naive.Tube) -> None:
+        rows = {}
+        for task in tube.tasks.values():
+            row: list[Any] = [task.id, task.status]
+            if tube.ttl:
+                row += [task.next_event, task.ttl, task.ttr, task.pri, task.created]
+            rows[task.id] = (*row, *([task.utube] if tube.sub else []), task.data)
+        assert real.space.rows == rows
+        assert real.space.next_id == tube.next_id
+        assert real.statistics() == tube.statistics()
+        assert [w.ticket for w in real.waiters.values()] == [w.ticket for w in tube.waiters]
+        assert [w.ticket for w in real.blocked.values()] == [w.ticket for w in tube.blocked]
+
+    def teardown(self) -> None:
+        if hasattr(self, "bench"):
+            assert_replica_agrees(self.bench)
+
+
+TestEngineAgainstModel = EngineAgainstModel.TestCase
+TestEngineAgainstModel.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    derandomize=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
