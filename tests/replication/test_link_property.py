@@ -1,0 +1,139 @@
+"""Any weather on any links: a follower equals the winner in all that it shares with it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from replication_twins import Link, Node, check_prefix, same, settle
+
+NODES = st.sampled_from([0, 1, 2])
+
+
+class Weather(RuleBasedStateMachine):
+    """Three nodes, of which any may be promoted by force at any time; up to six links at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes = [Node(name) for name in "abc"]
+        self.links: list[Link] = []
+        self.rng = Random(0)
+        self.everything: dict[tuple[bytes, int], object] = {}
+        self.numbers = 0
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.promote(0)
+
+    @rule(at=NODES)
+    def promote(self, at: int) -> None:
+        """An operator knows every number in use; the loser of the flip is not told."""
+        self.numbers += 1
+        self.nodes[at].promote(number=self.numbers, solo=True)
+
+    @rule(at=NODES, records=st.integers(1, 4), times=st.integers(1, 6))
+    def write(self, at: int, records: int, times: int) -> None:
+        for _ in range(times):
+            if self.nodes[at].writable:
+                self.nodes[at].write(records)
+
+    @rule(at=NODES)
+    def step_down(self, at: int) -> None:
+        self.nodes[at].writable = False
+
+    @rule(at=NODES)
+    def sync(self, at: int) -> None:
+        self.nodes[at].sync()
+
+    @rule(at=NODES, keep=st.integers(0, 200))
+    def power_cut(self, at: int, keep: int) -> None:
+        self.remember()
+        self.nodes[at].restart(keep)
+
+    @rule(at=NODES, keep=st.integers(0, 60))
+    def trim(self, at: int, keep: int) -> None:
+        node = self.nodes[at]
+        node.trim(node.last_lsn - keep)
+
+    @rule(up=NODES, down=NODES, window=st.sampled_from([512, 4096]))
+    def connect(self, up: int, down: int, window: int) -> None:
+        """A second connection between the same two is allowed, too: both may feed."""
+        upstream, downstream = self.nodes[up], self.nodes[down]
+        if up != down and len(self.links) < 6:
+            self.links.append(
+                Link(upstream, downstream, self.rng, window_bytes=window, read_bytes=window)
+            )
+
+    @rule(pick=st.integers(0, 5))
+    def cut(self, pick: int) -> None:
+        if self.links:
+            self.links[pick % len(self.links)].cut()
+
+    @rule(times=st.integers(1, 60))
+    def deliver(self, times: int) -> None:
+        """Links proceed in any order; within one connection bytes keep theirs."""
+        for _ in range(times):
+            alive = [link for link in self.links if link.alive]
+            if not alive:
+                break
+            link = self.rng.choice(alive)
+            # A node that is writable follows nobody.
+            if link.down.writable:
+                link.cut()
+                continue
+            link.work()
+            link.deliver(self.rng.random() < 0.6)
+
+    def remember(self) -> None:
+        for node in self.nodes:
+            for lsn, (term, record) in node.history.items():
+                known = self.everything.setdefault((term, lsn), record)
+                assert known == record, f"LSN {lsn} of one term stands for two records"
+
+    @invariant()
+    def equal_copies(self) -> None:
+        self.links = [link for link in self.links if link.alive]
+        self.remember()
+        for one in self.nodes:
+            assert sorted(one.history) == list(range(1, one.last_lsn + 1))
+            for lsn, (term, _) in one.history.items():
+                holder = one.lineage.term_at(lsn)
+                assert holder is not None
+                assert holder.id == term
+            for other in self.nodes:
+                if one is not other:
+                    check_prefix(one, other)
+
+    def teardown(self) -> None:
+        """Heal: one node is promoted for good; the others become its copies, nothing is lost."""
+        if not self.numbers:
+            return
+        for node in self.nodes:
+            node.cut_links()
+            node.writable = False
+        self.numbers += 1
+        lead = max(self.nodes, key=lambda node: (node.lineage.number, node.last_lsn))
+        lead.promote(number=self.numbers, solo=True)
+        lead.write(3)
+        for node in self.nodes:
+            if node is lead:
+                continue
+            before = dict(node.history)
+            rescued = len(node.rescued)
+            settle(lead, node, self.rng)
+            assert same(lead, node)
+            kept = {(lsn, term) for lsn, term, _ in node.rescued[rescued:]}
+            for lsn, (term, record) in before.items():
+                assert node.history.get(lsn) == (term, record) or (lsn, term) in kept
+
+
+TestWeather = Weather.TestCase
+TestWeather.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
