@@ -83,7 +83,7 @@ async def _million(node: Target, driver: str, raw: Raw) -> list[Row]:
     if snapshot_seconds is None:
         how = "log alone: no snapshot was taken"
     else:
-        how = f"snapshot and {IN_LOG_ONLY:,} in the log"
+        how = f"snapshot + {IN_LOG_ONLY:,} in the log"
         longest = [at_most(pause, SNAPSHOT_PAUSE_MS_MAX, " ms")]
         text = f"longest put {pause:.1f} ms"
         beside = f"snapshot took {snapshot_seconds:.1f} s"

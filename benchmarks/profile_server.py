@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pstats
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import load
+from benchmarks.profile_launch import START, STOP
 from benchmarks.target import DRIVERS, Effort, Target
 from node.demo.crowd import connect, disconnect
 from node.demo.nodes import NodeFailed, NodeProcess
@@ -31,7 +33,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--mode", choices=("samples", "calls"), default="samples")
     parser.add_argument("--driver", choices=DRIVERS, default="fifo")
     parser.add_argument("--what", choices=WHAT, default="all", help="which calls are profiled")
-    parser.add_argument("-n", "--count", type=int, default=100_000, help="tasks")
+    parser.add_argument("-n", "--count", type=int, default=200_000, help="tasks")
     parser.add_argument("--waiting", type=int, default=0, help="tasks in the tube beforehand")
     parser.add_argument("--wal-mode", choices=("none", "write", "fsync"), default="write")
     parser.add_argument("--top", type=int, default=30, help="lines of each table")
@@ -50,7 +52,13 @@ async def loaded(options: argparse.Namespace, directory: Path, result: Path) -> 
         await target.create(options.driver, options.driver)
         if options.waiting:
             await target.put_batches(options.driver, options.waiting)
+        if options.what == "take":
+            await target.put_batches(options.driver, options.count)
+        os.kill(node.pid, START)
+        await connections[0].ping()
         await _push(target, options)
+        os.kill(node.pid, STOP)
+        await connections[0].ping()
         await disconnect(connections)
     return [
         f"{name}: {one.rate:,.0f}/s, server {one.server_us:.1f} us/op under the profiler"
@@ -65,8 +73,6 @@ async def _push(target: Target, options: argparse.Namespace) -> None:
         await target.measure("ping", load.ping(target.connections, target.effort.shape, count))
     if options.what in {"all", "put"}:
         await target.measure("put", target.put(driver, count))
-    if options.what == "take":
-        await target.put_batches(driver, count)
     if options.what in {"all", "take"}:
         await target.measure("take+ack", target.take_ack(driver, count))
     if options.what == "batches":

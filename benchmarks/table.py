@@ -81,7 +81,7 @@ def draw(console: Console, rows: Sequence[Row]) -> None:
     table.add_column("what", no_wrap=True)
     for heading in ("figure", "server us/op", "client us/op"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("yardstick")
+    table.add_column("yardstick", no_wrap=True)
     table.add_column("goal", no_wrap=True)
     section = ""
     for row in rows:

@@ -159,7 +159,7 @@ def _fsync_row(taken: Taken, sync_seconds: float, effort: Effort) -> Row:
         rate(figure.rate),
         figure.server_us,
         figure.client_us,
-        f"{rate(limit)} (fdatasync {sync_seconds * 1e6:.0f} us: {rate(disk)})",
+        f"{rate(limit)}; disk {rate(disk)}",
         goals,
     )
 
