@@ -11,9 +11,10 @@ import decimal
 import json
 import sys
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+_WIDTH_UNSEEN = 1000
 OK, REFUSED, USAGE, UNREACHABLE, NOTHING = 0, 1, 2, 3, 4
 
 
@@ -76,8 +77,10 @@ def cell(value: Any) -> str:
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: str = "") -> None:
-    """A table on standard output; `right` names, space separated, the columns of numbers."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Collection[str] = ()
+) -> None:
+    """A table on standard output; `right` names the columns of numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -85,10 +88,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: str =
 
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        numeric = column in right.split()
-        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        number = column in right
+        drawn.add_column(
+            column, justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
     for row in rows:
         drawn.add_row(*(Text(cell(value)) for value in row))
-    console = Console()
     # Where nobody looks, nothing is folded: scripts read these lines too.
-    console.print(drawn, width=console.width if console.is_terminal else 400)
+    Console(width=None if sys.stdout.isatty() else _WIDTH_UNSEEN).print(drawn)

@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=PANEL)(serve)
 
 
-def assignments(words: Iterable[str]) -> dict[str, Any]:
+def assignments(words: Iterable[str], flag: str = "--set") -> dict[str, Any]:
     """{"limits.idle_seconds": 60} of "limits.idle_seconds=60"; values are YAML."""
     import yaml
 
@@ -39,11 +39,11 @@ def assignments(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise CommandError(f"--set {word}: expected KEY=VALUE", USAGE)
+            raise CommandError(f"{flag} {word}: expected KEY=VALUE", USAGE)
         try:
             found[key] = yaml.safe_load(value)
         except yaml.YAMLError:
-            raise CommandError(f"--set {key}: the value is not YAML", USAGE) from None
+            raise CommandError(f"{flag} {key}: the value is not YAML", USAGE) from None
     return found
 
 

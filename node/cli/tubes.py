@@ -1,0 +1,162 @@
+"""`tandemq tubes stats create drop snapshot`: the queue as a whole, by hand.
+
+Here: flags to calls, replies to tables. Must not be here: connections (remote.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from node.cli.output import json_line, table
+from node.cli.remote import (
+    DEFAULT_SERVER,
+    Caller,
+    Json,
+    PasswordEnv,
+    Remote,
+    Server,
+    UserName,
+    nothing,
+)
+from node.cli.serve import assignments
+from node.cli.tasks import TubeName
+
+PANEL = "Tubes"
+STATE_COLUMNS = ("ready", "taken", "delayed", "buried", "done", "total")
+CALL_COLUMNS = ("put", "take", "ack")
+CATALOGUE_SPACE = 512
+SNAPSHOT_SECONDS = 600.0
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (tubes, stats, create, drop):
+        app.command(rich_help_panel=PANEL)(command)
+    app.command(rich_help_panel="Node")(snapshot)
+
+
+def tubes(
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """List the tubes with their types and how many tasks they hold."""
+    found, types = Remote.of(server, user, password_env).run(_everything)
+    rows = [
+        (name, types.get(name, "?"), counts["tasks"]["total"])
+        for name, counts in sorted(found.items())
+    ]
+    if as_lines:
+        for name, kind, total in rows:
+            json_line({"name": name, "type": kind, "tasks": total})
+    else:
+        table(("tube", "type", "tasks"), rows, right=("tasks",))
+
+
+def stats(
+    tube: Annotated[str | None, typer.Argument(metavar="[TUBE]")] = None,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """Count tasks by state and calls by name, of one tube or all (--json has every call)."""
+
+    async def work(caller: Caller) -> dict[str, Any]:
+        if tube is None:
+            return await caller.call("queue.statistics") or {}
+        return {tube: await caller.call("queue.statistics", tube)}
+
+    found = Remote.of(server, user, password_env).run(work)
+    if as_lines:
+        for name, counts in sorted(found.items()):
+            json_line({"tube": name, **counts})
+        return
+    columns = ("tube", *STATE_COLUMNS, *(f"{call}s" for call in CALL_COLUMNS))
+    rows = [
+        (
+            name,
+            *(counts["tasks"].get(state, 0) for state in STATE_COLUMNS),
+            *(counts["calls"].get(call, 0) for call in CALL_COLUMNS),
+        )
+        for name, counts in sorted(found.items())
+    ]
+    table(columns, rows, right=columns[1:])
+
+
+def create(
+    tube: TubeName,
+    kind: Annotated[str, typer.Argument(metavar="TYPE", help="fifo, fifottl, utube, ...")],
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="As ttl=60 or capacity=1000."),
+    ] = None,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="Neither logged nor shipped.")
+    ] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave one of that name as it is.")
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """Create a tube."""
+    options = assignments(option or (), "--option")
+    flags = {"temporary": temporary, "if_not_exists": if_not_exists}
+    options.update({name: True for name, given in flags.items() if given})
+
+    async def work(caller: Caller) -> Any:
+        return await caller.call("queue.create_tube", tube, kind, options)
+
+    made = Remote.of(server, user, password_env).run(work)
+    if as_lines:
+        json_line(made)
+    else:
+        print(f"{tube}: {kind}")
+
+
+def drop(
+    tube: TubeName,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+) -> None:
+    """Drop a tube and its tasks. Refused while tasks are taken or consumers wait."""
+
+    async def work(caller: Caller) -> Any:
+        return await caller.call(f"queue.tube.{tube}:drop")
+
+    Remote.of(server, user, password_env).run(work)
+    print(f"dropped {tube}")
+
+
+def snapshot(
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+) -> None:
+    """Let the node write a snapshot now; returns when it is on disk."""
+
+    async def work(caller: Caller) -> Any:
+        return await caller.call("box.snapshot", wait=SNAPSHOT_SECONDS)
+
+    answer = Remote.of(server, user, password_env).run(work)
+    if answer is None:
+        raise nothing("the node gave no answer")
+    print(answer)
+
+
+async def _everything(caller: Caller) -> tuple[dict[str, Any], dict[str, str]]:
+    """Statistics of all tubes, and their types as far as this user may read them."""
+    from asynctnt.exceptions import TarantoolDatabaseError
+
+    found = await caller.call("queue.statistics") or {}
+    try:
+        rows = (await caller.connection.select(CATALOGUE_SPACE)).body
+    except TarantoolDatabaseError:
+        rows = []
+    return found, {row[0]: row[3] for row in rows}
