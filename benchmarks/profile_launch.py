@@ -11,7 +11,6 @@ import cProfile
 import json
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -63,11 +62,8 @@ def _name(frame: FrameType) -> str:
 
 
 def profile_calls(path: Path) -> None:
-    """Run the node with cProfile on from START to STOP, and leave a pstats file.
-
-    Times are CPU times of the process: other work on the machine does not show up as ours.
-    """
-    profiler = cProfile.Profile(time.process_time)
+    """Run the node with cProfile on from START to STOP, and leave a pstats file."""
+    profiler = cProfile.Profile()
     signal.signal(START, lambda _number, _frame: profiler.enable())
     signal.signal(STOP, lambda _number, _frame: profiler.disable())
     try:
