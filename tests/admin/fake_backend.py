@@ -1,0 +1,206 @@
+"""A whole backend in memory, for tests of the API alone: two nodes, a lag, and every refusal.
+
+What a test wants to go wrong is set on the object before it asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from node.admin.backend import (
+    Backend,
+    ClusterStatus,
+    FlipResult,
+    Lag,
+    LossBound,
+    NeedsForce,
+    NodeStatus,
+    Peer,
+    Refused,
+    SoloResult,
+    State,
+    Step,
+    SwitchReport,
+    Term,
+    Transition,
+    UnknownNode,
+    cluster_of,
+)
+from node.admin.events import EventBus, Subscription
+from node.metrics import NodeMetrics, TubeMetrics
+
+NONE = Lag(0, 0, 0.0)
+
+
+def running(name: str = "a") -> NodeStatus:
+    """A writable master with one replica that has everything."""
+    peer = Peer(
+        "127.0.0.1:3302",
+        name="b",
+        node_id="22" * 16,
+        connected=True,
+        role="downstream",
+        state="WAITING",
+        term=3,
+        lsn=100,
+        durable_lsn=100,
+        lag=NONE,
+        heard_seconds=0.1,
+        clock_offset_seconds=-0.002,
+    )
+    return NodeStatus(
+        name=name,
+        node_id="11" * 16,
+        cluster_id="cc" * 16,
+        version="2.11.0",
+        state="RUNNING",
+        read_only=False,
+        writable=True,
+        live=True,
+        complete=True,
+        following=False,
+        ro_reason=None,
+        term=Term(3, "ab" * 16, name, 90, False),
+        lsn=100,
+        commit_lsn=100,
+        durable_lsn=100,
+        wal_mode="fsync",
+        ack="local",
+        solo=False,
+        started=1_700_000_000.0,
+        uptime_seconds=12.5,
+        connections=4,
+        sessions=2,
+        tubes=1,
+        rescue_files=0,
+        lag=None,
+        peers=(peer,),
+        transitions=(Transition("STARTUP", "RUNNING", "configured", 1_700_000_000.0, 0.01),),
+        problem=None,
+    )
+
+
+class FakeBackend:
+    """blocked: what stands in a flip's way. gate: operations wait until it is set.
+
+    failure: raised by whatever is asked next, reads included. calls: operations that were begun.
+    """
+
+    def __init__(self, status: NodeStatus | None = None, queue_max: int = 64) -> None:
+        self.now = status or running()
+        self.bus = EventBus("epoch", queue_max=queue_max)
+        self.blocked: tuple[str, ...] = ()
+        self.loss: LossBound | None = None
+        self.fails_half_way = False
+        self.failure: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.calls: list[tuple[object, ...]] = []
+        self.bus.observe(self.now)
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def _begin(self, *call: object) -> None:
+        self.calls.append(call)
+        await self.gate.wait()
+        self._check()
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    def status(self) -> NodeStatus:
+        self._check()
+        return self.now
+
+    def cluster(self) -> ClusterStatus:
+        self._check()
+        return cluster_of(self.now, "127.0.0.1:3301")
+
+    def metrics(self) -> NodeMetrics:
+        self._check()
+        now = self.now
+        return NodeMetrics(
+            now.name,
+            now.node_id,
+            now.cluster_id,
+            now.version,
+            now.state,
+            read_only=now.read_only,
+            writable=now.writable,
+            term=now.term.number if now.term else 0,
+            lsn=now.lsn,
+            peers=now.peers,
+            tubes=[TubeMetrics("jobs", {"ready": 2}, {"put": 5}, 3, 1, 0, 0.5)],
+        )
+
+    def subscribe(self, last_event_id: str | None = None) -> Subscription:
+        self._check()
+        return self.bus.subscribe(last_event_id)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def become(self, state: State, **changes: object) -> None:
+        """Change the status, as a transition would, and tell who listens."""
+        was = self.now.state
+        last = Transition(was, state, "operator", 1_700_000_100.0, 0.02)
+        self.now = replace(
+            self.now,
+            state=state,
+            writable=state == "RUNNING",
+            transitions=(*self.now.transitions, last),
+            **changes,  # type: ignore[arg-type]
+        )
+        self.bus.observe(self.now)
+
+    async def set_read_only(self, read_only: bool, force: bool) -> FlipResult:
+        await self._begin("read_only", read_only, force)
+        if self.blocked and not force:
+            if self.loss is not None:
+                raise NeedsForce("the promotion is not safe", self.blocked, self.loss)
+            raise Refused("the flip cannot be done", self.blocked)
+        target: State = "WAITING" if read_only else "RUNNING"
+        changed = self.now.state != target
+        if changed:
+            reason = "operator" if read_only else None
+            self.become(target, read_only=read_only, ro_reason=reason)
+        bound = self.loss if force and not read_only else None
+        return FlipResult(target, read_only, changed, 3, self.now.lsn, 0.02, bound)
+
+    async def switchover(self, to: str, dry_run: bool) -> SwitchReport:
+        if to not in ("a", "b"):
+            raise UnknownNode(to, ("a", "b"))
+        await self._begin("switchover", to, dry_run)
+        steps = tuple(
+            Step(name, node, "planned", None, "")
+            for name, node in (("stop", "a"), ("catch up", "b"), ("promote", "b"))
+        )
+        possible = not self.blocked
+        report = SwitchReport(
+            "a", to, dry_run, possible, False, False, self.blocked, steps, NONE, None, 0.0
+        )
+        if dry_run:
+            return report
+        if self.fails_half_way:
+            failed = replace(report, rolled_back=True)
+            raise Refused("b did not become RUNNING", ("b: no answer",), failed)
+        if not possible:
+            raise Refused("the switch-over cannot be done", self.blocked)
+        self.become("WAITING", read_only=True, ro_reason="operator")
+        return replace(report, done=True)
+
+    async def solo(self) -> SoloResult:
+        await self._begin("solo")
+        if self.blocked:
+            raise Refused("the node is not in pair mode", self.blocked)
+        return SoloResult(self.now.state, 4, self.now.lsn + 1)
+
+    async def snapshot(self) -> int:
+        await self._begin("snapshot")
+        return self.now.lsn
+
+
+def _is_backend(fake: FakeBackend) -> Backend:
+    """Checked by mypy: the fake is all that the protocol asks for."""
+    return fake
