@@ -16,14 +16,24 @@ if TYPE_CHECKING:
     from spaces.space import Row
 
 
-def start(engine: Engine) -> int:
-    """Release what nobody may still claim, start drivers, serve. Number of tasks released.
+Released = list[tuple["Tube", "Row"]]
 
-    One transaction; ownership whose session is a shared session within `ttr` stays.
+
+def start(engine: Engine) -> int:
+    """`promote` and `serve` in one go. Number of tasks released."""
+    released = promote(engine)
+    serve(engine, released)
+    return len(released)
+
+
+def promote(engine: Engine, kind: int = KIND_STARTUP) -> Released:
+    """Release what nobody may still claim; ownership of a shared session within `ttr` stays.
+
+    One transaction, with whatever the caller has put into it before (the term record).
     """
     engine.sessions.restart(engine.ttr_us if engine.in_replicaset else 0)
     live = engine.sessions.space.rows
-    released: list[tuple[Tube, Row]] = []
+    released: Released = []
     for tube in engine.tubes.values():
         for task_id in _taken_ids(engine, tube):
             owner = engine.taken.rows.get((tube.id, task_id))
@@ -32,13 +42,17 @@ def start(engine: Engine) -> int:
             if (row := _give_back(engine, tube, task_id)) is not None:
                 released.append((tube, row))
     _sweep_owners(engine)
-    engine.commit(KIND_STARTUP, None)
+    engine.commit(kind, None)
+    return released
+
+
+def serve(engine: Engine, released: Released) -> None:
+    """Start drivers and timers, take calls; tell of what a promotion released."""
     for tube in engine.tubes.values():
         start_driver(engine, tube)
     engine.running = True
     _tell_released(released)
     engine.wake()
-    return len(released)
 
 
 def _taken_ids(engine: Engine, tube: Tube) -> list[int]:
@@ -112,7 +126,7 @@ def _give_back(engine: Engine, tube: Tube, task_id: int) -> Row | None:
         return None
 
 
-def _tell_released(released: list[tuple[Tube, Row]]) -> None:
+def _tell_released(released: Released) -> None:
     for tube, row in released:
         tube.calls["release"] += 1
         tube.tell(row, "release")

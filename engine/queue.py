@@ -110,11 +110,25 @@ class Engine:
         self.records = []
         return records
 
-    def write_term(self, term: tuple[Any, ...]) -> None:
-        """(number, id, parent, start_lsn, node, solo): the first record under a new term."""
-        self.store.lineage.append(term)
-        self.store.ops.append((TERM, *term))
-        self.commit(KIND_TERM, None)
+    def promote(
+        self, term: tuple[Any, ...], ttr: float | None, in_replicaset: bool | None
+    ) -> lifecycle.Released:
+        """Begin to reign: term record, settings and the release of orphans in one transaction.
+
+        `term`: (number, id, parent, start_lsn, node, solo). All of it or, after an exception,
+        nothing. Drivers start with `lifecycle.serve`.
+        """
+        store = self.store
+        known = len(store.lineage)
+        try:
+            store.lineage.append(term)
+            store.ops.append((TERM, *term))
+            settings.change(self, ttr, in_replicaset)
+            return lifecycle.promote(self, KIND_TERM)
+        except BaseException:
+            del store.lineage[known:]
+            store.rollback()
+            raise
 
     def noop(self) -> None:
         """A record that changes nothing: proof that this node can write in its term."""

@@ -27,6 +27,12 @@ def apply_row(engine: Engine, row: Row) -> None:
 
 def configure(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
     """Change settings already validated: None keeps what is. One transaction, all or nothing."""
+    change(engine, ttr, in_replicaset)
+    engine.commit(KIND_CONFIG, None)
+
+
+def change(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
+    """The same inside the transaction at hand."""
     rows = engine.config.rows
     if in_replicaset and not engine.in_replicaset:
         temporary = sorted(tube.name for tube in engine.tubes.values() if tube.space.temporary)
@@ -40,7 +46,6 @@ def configure(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> 
         _convert(engine, in_replicaset)
     if ttr is not None and ("ttr" not in rows or rows["ttr"][1] != ttr):
         _set(engine, "ttr", ttr)
-    engine.commit(KIND_CONFIG, None)
 
 
 def _set(engine: Engine, name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ import gc
 import os
 import secrets
 import signal
+import ssl
 import sys
 import uuid
 from typing import Any
@@ -20,15 +21,20 @@ from engine import admin
 from engine.queue import Engine
 from model.errors import QueueError, StorageError
 from node import plugins
+from node.admin.security import AdminConfig, AdminRefused
+from node.admin.server import AdminServer
+from node.backend import NodeBackend
 from node.clock import LogClock
 from node.config import Settings
 from node.core import Core, Identity, Limits
 from node.logging import Logger
 from node.recovered import open_storage
+from node.role import RoleKeeper
 from node.shell import Shell
 from node.snapshots import Snapshots, snapshot_now
 from node.users import Users
 from node.wal_writer import WalWriter
+from statemachine.effects import Settled
 
 #: A client that does not take its last replies is not waited for longer than this.
 DRAIN_SECONDS = 3.0
@@ -47,7 +53,7 @@ def serve(settings: Settings) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(Node(settings, logger).run())
-    except (StorageError, QueueError, plugins.PluginError, OSError) as error:
+    except (StorageError, QueueError, plugins.PluginError, AdminRefused, OSError) as error:
         logger.error(str(error) or type(error).__name__)
         return EXIT_REFUSED
 
@@ -109,7 +115,18 @@ class Node:
         )
         core.handlers["box.snapshot"] = self._snapshot_call
         core.handlers["box.cfg"] = self._cfg_call
-        self._begin()
+        self.role = RoleKeeper(
+            core,
+            storage,
+            wal,
+            settings,
+            now=self.clock.now,
+            flush=shell.flush,
+            random_bytes=secrets.token_bytes,
+            log=self.logger.info,
+        )
+        await self._begin()
+        await self._start_admin(tls)
         host, port = await shell.listen(settings.listen_host, settings.listen_port, tls)
         _settle_memory()
         self._install_signals()
@@ -147,56 +164,57 @@ class Node:
 
     # -- role ------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """INIT to RUNNING, or WAITING on a node configured read-only."""
-        self.core.read_only = self.settings.read_only
-        if self.settings.read_only:
-            self.core.set_state("WAITING")
-            return
-        self._promote()
-
-    def _promote(self) -> None:
-        """Open a new term, release what nobody may still claim, serve."""
-        core, engine = self.core, self.engine
-        core.set_state("STARTUP")
-        term = self.storage.next_term(self.settings.name, secrets.token_bytes(16))
-        core.term, core.term_id = term[0], term[1]
-        self.storage.open_term(term)
-        engine.write_term(term)
-        queue = self.settings.queue
-        said = queue.model_fields_set
-        # What the configuration leaves out stays as the last call of queue.cfg made it.
-        engine.configure(
-            queue.ttr if "ttr" in said else None,
-            queue.in_replicaset if "in_replicaset" in said else None,
-        )
-        released = engine.start()
-        if released:
-            self.logger.info(f"released {released} tasks nobody holds any more")
-        core.set_state("RUNNING")
-        for tube in self.settings.tubes:
-            opts = {**tube.options, "if_not_exists": True}
-            admin.create_tube(engine, tube.name, tube.type, opts)
-        self.shell.flush()
-
-    def _demote(self) -> None:
-        """Stop serving: who waits is told, what is in flight is still written."""
-        core = self.core
-        core.set_state("ENDING")
-        self.engine.stop()
-        self.engine.wake_all(core.read_only_error())
-        core.set_state("WAITING")
+    async def _begin(self) -> None:
+        """INIT to RUNNING, or to WAITING on a node configured read-only."""
+        settings = self.settings
+        settled = await self.role.wish(settings.read_only, command=False)
+        if not settled.ok:
+            raise StorageError(str(settings.data_dir), 0, f"cannot serve: {settled.reason}")
+        if not settings.read_only:
+            for tube in settings.tubes:
+                opts = {**tube.options, "if_not_exists": True}
+                admin.create_tube(self.engine, tube.name, tube.type, opts)
+            self.shell.flush()
 
     def _cfg_call(self, connection: Any, ticket: int, args: bytes) -> bytes | None:
         """`box.cfg{read_only = ...}`: the operator's switch over IPROTO."""
         read_only = plugins.read_only_argument(args)
-        if read_only is not None and read_only != self.core.read_only:
-            self.core.read_only = read_only
-            if read_only:
-                self._demote()
+        if read_only is None or read_only == self.core.read_only:
+            return plugins.empty(ticket)
+
+        def done(settled: asyncio.Future[Settled]) -> None:
+            if settled.cancelled() or not settled.result().ok:
+                reason = "the node ends" if settled.cancelled() else settled.result().reason
+                connection.deliver(ticket, plugins.failure(f"read_only: {reason}"))
             else:
-                self._promote()
-        return plugins.empty(ticket)
+                connection.send(plugins.empty(ticket))
+            self.shell.ask_flush()
+
+        self.role.wish(read_only).add_done_callback(done)
+        return None
+
+    async def _start_admin(self, tls: ssl.SSLContext | None) -> None:
+        """The admin API, if it is configured."""
+        settings = self.settings
+        self.admin_server: AdminServer | None = None
+        if settings.admin_address is None:
+            return
+        host, port = settings.admin_address
+        token = os.environ.get(settings.admin_token_env) if settings.admin_token_env else None
+        self.backend = NodeBackend(
+            settings,
+            self.core,
+            self.wal,
+            self.storage,
+            self.snapshots,
+            self.role,
+            secrets.token_hex(4),
+        )
+        self.admin_server = AdminServer(
+            self.backend, AdminConfig(host, port, token, tls), self.report
+        )
+        bound = await self.admin_server.start()
+        self.logger.info(f"admin API on {bound[0]}:{bound[1]}")
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -228,6 +246,7 @@ class Node:
         """Nothing more is acknowledged from here on; the process ends and says why."""
         self.logger.error(f"the log failed, nothing more is acknowledged: {error}")
         self.exit_code = EXIT_DISK
+        self.role.fault(str(error))
         self.ended.set()
 
     async def _housekeeping(self) -> None:
@@ -239,6 +258,8 @@ class Node:
         while True:
             await asyncio.sleep(1.0)
             self.snapshots.maybe()
+            if self.admin_server is not None:
+                self.backend.observe()
 
     async def _end(self) -> None:
         """Drain, make everything durable, close; at most a few seconds."""
@@ -247,6 +268,10 @@ class Node:
                 if connection.transport is not None:
                     connection.transport.abort()
             return
+        self.role.close()
+        if self.admin_server is not None:
+            self.backend.bus.close()
+            await self.admin_server.stop()
         await self.shell.drain(DRAIN_SECONDS)
         await self.snapshots.cancel()
         if self.storage.log is None and self.settings.snapshot.keep:

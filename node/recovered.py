@@ -70,15 +70,6 @@ class Storage:
         if settings.wal.mode != "none":
             self.log = open_log(disk, recovered, settings.wal.segment_bytes)
 
-    def next_term(
-        self, node: str, term_id: bytes
-    ) -> tuple[int, bytes, bytes | None, int, str, bool]:
-        """The term a promotion opens here: one above the highest known."""
-        lineage = self.engine.store.lineage
-        number = max((term[0] for term in lineage), default=0) + 1
-        parent = lineage[-1][1] if lineage else None
-        return (number, term_id, parent, self.engine.lsn + 1, node, False)
-
     def open_term(self, term: tuple[Any, ...]) -> None:
         if self.log is not None:
             self.log.open_term(term, self.engine.lsn + 1)

@@ -46,6 +46,7 @@ class WalWriter:
         self.written_lsn = 0
         self.listeners: list[Callable[[bytes, int], None]] = []
         self.bytes_written = 0
+        self.on_durable: Callable[[int], None] = lambda _lsn: None
         self.sync_seconds: Callable[[float], None] = lambda _seconds: None
         self._pool = ThreadPoolExecutor(SYNCS_MAX, "fdatasync") if log is not None else None
         self._parked: deque[Turn] = deque()
@@ -71,6 +72,8 @@ class WalWriter:
         if self.mode != "fsync":
             self.durable_lsn = self.written_lsn
             self.release(turn)
+            if frame is not None:
+                self.on_durable(self.durable_lsn)
             return
         if frame is None:
             if self.durable_lsn >= self.written_lsn:
@@ -113,6 +116,7 @@ class WalWriter:
         parked = self._parked
         while parked and parked[0].last_lsn <= self.durable_lsn:
             self.release(parked.popleft())
+        self.on_durable(self.durable_lsn)
         self._sync()
 
     def _publish(self) -> None:
