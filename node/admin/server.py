@@ -80,6 +80,7 @@ class AdminServer:
             access_log=None,
             logger=_SILENT,
             keepalive_timeout=KEEPALIVE_S,
+            auto_decompress=False,
             lingering_time=1.0,
             shutdown_timeout=1.0,
         )

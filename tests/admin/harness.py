@@ -56,7 +56,7 @@ class Api:
         assert problem["instance"] == path
         return problem
 
-    async def raw(self, request: bytes, *, eof: bool = True) -> bytes:
+    async def raw(self, request: bytes, *, eof: bool = False) -> bytes:
         """Bytes to a socket of its own, and all that comes back."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
@@ -85,7 +85,7 @@ def check_documented(method: str, path: str, status: int, media: str, value: Any
             return
         assert media in answer["content"], (method, path, status, media)
         schema = answer["content"][media]["schema"]
-    if "json" in media:
+    if "json" in media and method != "HEAD":
         whole = {**schema, "components": DOCUMENT["components"]}
         Draft202012Validator(whole).validate(value)
 
