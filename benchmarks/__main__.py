@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from rich.console import Console
 from benchmarks import inprocess, memory, wire
 from benchmarks.beanstalk import YardstickMissing
 from benchmarks.load import Shape
-from benchmarks.measure import environment
+from benchmarks.measure import Neighbours, environment
 from benchmarks.table import Row, all_met, draw, markdown, save, update_docs
 from benchmarks.target import Effort
 from node.demo.nodes import NodeFailed
@@ -105,6 +104,7 @@ def main(argv: list[str]) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)
     about = {**environment(), "options": {k: str(v) for k, v in vars(options).items()}}
     say = Progress(errors)
+    neighbours = Neighbours()
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=options.dir) as name:
             rows, raw = uvloop.run(measure(options, Path(name), say))
@@ -113,8 +113,9 @@ def main(argv: list[str]) -> int:
         return EXIT_CANNOT_RUN
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    about["load_after"] = os.getloadavg()[0]
+    about["others"] = neighbours.share()
     draw(console, rows)
+    console.print(f"other programs took {about['others']:.0%} of the machine", highlight=False)
     if options.docs:
         update_docs(DOCS, markdown(rows, about))
     say(f"kept in {save(rows, about, raw)}")

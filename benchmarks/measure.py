@@ -96,6 +96,33 @@ def fdatasync_seconds(directory: Path, size: int, times: int = 200) -> float:
     return statistics.median(taken)
 
 
+class Neighbours:
+    """How much of the machine other programs used since this was made: they spoil figures."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._busy, self._own = _busy_seconds(), _own_seconds()
+
+    def share(self) -> float:
+        """Part of all cores' time, 0 to 1. Ask when our own servers have ended."""
+        wall = (time.perf_counter() - self._wall) * (os.cpu_count() or 1)
+        others = (_busy_seconds() - self._busy) - (_own_seconds() - self._own)
+        return min(max(others / wall, 0.0), 1.0)
+
+
+def _busy_seconds() -> float:
+    """CPU seconds of the whole machine since boot, waiting not counted."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _idle, _wait, irq, soft, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
 def environment() -> dict[str, object]:
     """What a reader needs to know about where the figures come from."""
     model = ""
@@ -120,5 +147,4 @@ def environment() -> dict[str, object]:
         "kernel": platform.release(),
         "cpu": model,
         "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0],
     }

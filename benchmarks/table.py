@@ -112,7 +112,7 @@ def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
     lines = [
         f"Commit {about['commit']}, {about['time']} UTC, Python {about['python']}, "
         f"{about['cores']} cores ({about['cpu']}), Linux {about['kernel']}; "
-        f"load average {about['load_before']:.1f} before the run.",
+        f"other programs took {about['others']:.0%} of the machine meanwhile.",
         "",
         "| what | figure | server us/op | client us/op | yardstick | goal |",
         "|---|--:|--:|--:|---|---|",
