@@ -83,7 +83,7 @@ class NodeBackend:
             read_only=core.read_only,
             writable=state == "RUNNING" and not self.wal.broken,
             live=not self.wal.broken,
-            complete=state != "INIT",
+            complete=True,
             following=False,
             ro_reason=self.role.fiber.ro_reason or None,
             term=_term(lineage[-1]) if lineage else None,

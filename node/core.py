@@ -312,7 +312,8 @@ class Core:
             {
                 "is_ro": self.state != "RUNNING",
                 "is_ro_cfg": self.read_only,
-                "status": "running" if self.state != "INIT" else "loading",
+                # Nobody can connect before everything is loaded.
+                "status": "running",
             },
         )
 

@@ -90,7 +90,7 @@ def info(core: Core) -> dict[str, Any]:
         "version": f"{identity.version}-0-gtandemq",
         "id": 1,
         "ro": core.state != "RUNNING",
-        "status": "loading" if core.state == "INIT" else "running",
+        "status": "running",
         "uuid": identity.node_id,
         "name": identity.name,
         "package": "Tarantool",

@@ -131,9 +131,10 @@ def json_schema() -> dict[str, Any]:
 
 
 def _accept_text(field: dict[str, Any], human: bool) -> None:
-    """Sizes and durations may be written as text too."""
-    if not human:
-        return
+    """Bounds by their names in JSON Schema; sizes and durations may be written as text too."""
     for option in [field, *field.get("anyOf", [])]:
-        if option.get("type") in ("integer", "number"):
+        for ours, theirs in (("ge", "minimum"), ("le", "maximum")):
+            if ours in option:
+                option[theirs] = option.pop(ours)
+        if human and option.get("type") in ("integer", "number"):
             option["type"] = [option["type"], "string"]

@@ -65,6 +65,13 @@ class Layer:
                 return depth
         return len(key)
 
+    def at(self, key: Key) -> Any:
+        """What this source has at `key`, as it was given. Raises KeyError and the like."""
+        value: Any = self.values
+        for part in key:
+            value = value[part]
+        return value
+
     def name(self, key: Key) -> str:
         """What a person calls the place of `key` in this source."""
         dotted = ".".join(part for part in key if isinstance(part, str))
@@ -251,9 +258,13 @@ def dotted(key: Key) -> str:
     return shown.removeprefix(".")
 
 
-def _origin(key: Key, layers: list[Layer]) -> str:
+def _source(key: Key, layers: list[Layer]) -> Layer:
     """The first source, in order of precedence, that says most about `key`."""
-    best = max(layers, key=lambda layer: layer.depth(key))
+    return max(layers, key=lambda layer: layer.depth(key))
+
+
+def _origin(key: Key, layers: list[Layer]) -> str:
+    best = _source(key, layers)
     if best.depth(key):
         return best.name(key)
     return layers[-1].where if layers[-1].kind == "file" else "configuration"
@@ -270,7 +281,9 @@ def _describe(details: ErrorDetails, layers: list[Layer]) -> str:
     elif kind == "missing":
         reason = "is required"
     else:
-        reason = f"{_shown(key, details['input'])}{_reason(details)}"
+        best = _source(key, layers)
+        given = best.at(key) if best.depth(key) == len(key) else details["input"]
+        reason = f"{_shown(key, given)}{_reason(details)}"
     extra = field.json_schema_extra if field is not None else None
     accepted = extra.get("accepted") if isinstance(extra, dict) else None
     if accepted and kind != "extra_forbidden":

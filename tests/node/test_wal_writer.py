@@ -1,0 +1,122 @@
+"""Replies leave once the log is as durable as the mode says; its first error ends everything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from model.errors import StorageError
+from node.core import Turn
+from node.wal_writer import WalWriter
+
+pytestmark = pytest.mark.asyncio
+
+
+class FakeLog:
+    """A log whose syncs wait for the test, and fail when told to."""
+
+    def __init__(self) -> None:
+        self.appended: list[int] = []
+        self.published = 0
+        self.may_sync = threading.Event()
+        self.error: StorageError | None = None
+        self.append_error: StorageError | None = None
+
+    def append(self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int) -> None:
+        if self.append_error is not None:
+            raise self.append_error
+        self.appended.append(last_lsn)
+
+    def sync(self) -> int:
+        assert self.may_sync.wait(5)
+        if self.error is not None:
+            raise self.error
+        return self.appended[-1]
+
+    def publish_commit(self, lsn: int) -> None:
+        self.published = lsn
+
+    def close(self) -> None:
+        pass
+
+
+class Bench:
+    def __init__(self, mode: str) -> None:
+        self.log = FakeLog()
+        self.released: list[Turn] = []
+        self.failures: list[StorageError] = []
+        self.wal = WalWriter(
+            self.log,  # type: ignore[arg-type]
+            mode,
+            self.released.append,
+            self.failures.append,
+        )
+
+    def turn(self, lsn: int | None) -> Turn:
+        turn = Turn() if lsn is None else Turn(b"frame", lsn, lsn)
+        self.wal.submit(turn, 0)
+        return turn
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.released) + len(self.failures) < count:
+                await asyncio.sleep(0.001)
+
+
+async def test_write_mode_releases_at_once() -> None:
+    bench = Bench("write")
+    turn = bench.turn(1)
+    assert bench.released == [turn]
+    assert bench.wal.durable_lsn == 1
+    bench.wal.close()
+
+
+async def test_fsync_mode_holds_replies_and_reads_behind_them() -> None:
+    bench = Bench("fsync")
+    put, read, later = bench.turn(1), bench.turn(None), bench.turn(2)
+    await asyncio.sleep(0.02)
+    assert bench.released == []
+    bench.log.may_sync.set()
+    await bench.until(3)
+    assert bench.released == [put, read, later]
+    assert bench.log.published == 2
+    assert bench.turn(None) is bench.released[-1]
+    bench.wal.close()
+
+
+async def test_a_failed_sync_releases_nothing_ever_again() -> None:
+    bench = Bench("fsync")
+    bench.log.error = StorageError("f.wal", 0, "Input/output error")
+    bench.turn(1)
+    bench.turn(2)
+    bench.log.may_sync.set()
+    await bench.until(1)
+    bench.turn(3)
+    await asyncio.sleep(0.02)
+    assert bench.released == []
+    assert bench.failures == [bench.log.error]
+    assert bench.log.appended == [1, 2]
+    bench.wal.close()
+
+
+@pytest.mark.parametrize("mode", ["write", "fsync"])
+async def test_a_failed_write_releases_nothing_ever_again(mode: str) -> None:
+    bench = Bench(mode)
+    bench.log.append_error = StorageError("f.wal", 0, "No space left on device")
+    bench.turn(1)
+    bench.turn(None)
+    assert bench.released == []
+    assert bench.failures == [bench.log.append_error]
+    bench.wal.close()
+
+
+async def test_listeners_see_every_frame_before_its_reply_leaves() -> None:
+    bench = Bench("write")
+    seen: list[tuple[int, int]] = []
+    bench.wal.listeners.append(lambda frame, lsn: seen.append((lsn, len(bench.released))))
+    bench.turn(1)
+    bench.turn(2)
+    assert seen == [(1, 0), (2, 1)]
+    bench.wal.close()
