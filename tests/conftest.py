@@ -1,0 +1,39 @@
+"""What all tests share: the seed of randomized ones, and how hard Hypothesis looks.
+
+`--seed N` replays; profiles: dev (default), ci, deep (`HYPOTHESIS_PROFILE=deep`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "dev", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "ci", max_examples=100, deadline=None, print_blob=True, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "deep", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=_SLOW_IS_FINE
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") == "true" else "dev")
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=None, help="seed of randomized tests, to replay")
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """One seed for this test; printed, so that a failure shows how to run it again."""
+    given = request.config.getoption("--seed")
+    chosen = random.SystemRandom().randrange(1 << 32) if given is None else int(given)
+    print(f"replay: pytest '{request.node.nodeid}' --seed {chosen}")
+    return chosen

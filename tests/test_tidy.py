@@ -1,0 +1,80 @@
+"""The house's limits as a test: files of 400 lines, functions of 70, a docstring on each module.
+
+Ruff holds the rest of the style; these are what it cannot.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+ROOMS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"][
+    "build"
+]["targets"]["wheel"]["packages"]
+SOURCES = sorted(path for room in (*ROOMS, "benchmarks") for path in (ROOT / room).rglob("*.py"))
+TEXTS = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "Makefile", "pyproject.toml", ".ci/run")
+    for path in ROOT.glob(pattern)
+)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from def to the end, decorators and docstring not counted."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function, clean=False) is not None:
+        text = function.body[0]
+        assert text.end_lineno is not None
+        lines -= text.end_lineno - text.lineno + 1
+    return lines
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_source(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    lines = source.count("\n")
+    assert lines <= FILE_LINES_MAX, f"{name(path)}: {lines} lines"
+    assert ast.get_docstring(tree), f"{name(path)}: no docstring"
+    long = {one.name: length(one) for one in functions(tree) if length(one) > FUNCTION_LINES_MAX}
+    assert not long, f"{name(path)}: functions of more than {FUNCTION_LINES_MAX} lines: {long}"
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    for room in ROOMS:
+        text = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text())) or ""
+        assert len(text.splitlines()) >= 3, f"{room}: what lives there, and what must not"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
+    for target in targets:
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{name(path)}: {target}"
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = set(re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)[0].split())
+    explained = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    assert explained == phony
