@@ -9,10 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drivers.base import Driver
 from node.admin.backend import Peer
+from spaces.status_index import StatusIndex
+from spaces.subqueue_index import SubQueueIndex
 
 if TYPE_CHECKING:
     from engine.tube import Tube
@@ -202,12 +204,19 @@ def _oldest_ready(tube: Tube, now_us: int, scan: int) -> tuple[float | None, int
             row = candidate
             break
         if looked >= scan:
-            first_ready = getattr(tube.driver, "_first_ready", None)
-            row = first_ready() if callable(first_ready) else None
+            row = _served_next(tube)
             break
     if row is None:
         return (0.0 if looked == len(tube.space.rows) else None), looked
     return max(0.0, (now_us - row[created]) / 1e6), looked
+
+
+def _served_next(tube: Tube) -> tuple[Any, ...] | None:
+    """The ready task a take would get, where an index has it at hand."""
+    for index in reversed(tube.space.indexes):
+        if isinstance(index, SubQueueIndex | StatusIndex):
+            return index.first_ready()
+    return None
 
 
 def label(name: str) -> str:

@@ -190,7 +190,7 @@ class AdminClient:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> AdminUnreachable:
-        reason = str(error) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         return AdminUnreachable(f"admin API of {self.address}: {reason}")
 
 
