@@ -1,0 +1,137 @@
+"""`tandemq status role`: a node's role, by its admin API.
+
+Here: flags to requests, answers to tables. Must not be here: HTTP (node.admin.client).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from node.admin import client as admin
+from node.cli.output import REFUSED, UNREACHABLE, USAGE, CommandError, json_line, note, table
+
+PANEL = "Node"
+DEFAULT_ADMIN = "127.0.0.1:8081"
+Address = Annotated[
+    str,
+    typer.Option(
+        "--admin",
+        metavar="HOST:PORT",
+        help="Where the node's admin API listens.",
+        envvar="TANDEMQ_ADMIN_SERVER",
+    ),
+]
+TokenEnv = Annotated[
+    str, typer.Option(metavar="NAME", help="Variable that holds the admin API's token.")
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option("--tls-ca", metavar="FILE", help="Speak TLS; the authority of its certificate."),
+]
+Lines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (status, role):
+        app.command(rich_help_panel=PANEL)(command)
+
+
+@contextmanager
+def _client(address: str, token_env: str, authority: Path | None) -> Iterator[admin.AdminClient]:
+    """A client whose failures end the command in one line."""
+    try:
+        tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+        yield admin.AdminClient(address, os.environ.get(token_env), tls)
+    except admin.AdminError as error:
+        hint = f"--force --at-lsn LSN goes on: {admin.loss_text(error.loss_bound)}"
+        raise CommandError(str(error), REFUSED, hint if error.loss_bound else "") from error
+    except admin.AdminUnreachable as error:
+        raise CommandError(str(error), UNREACHABLE, "is the node up, with --admin set?") from error
+    except admin.WrongNode as error:
+        raise CommandError(str(error), REFUSED, "`tandemq status` shows the LSN") from error
+    except (ValueError, OSError) as error:
+        raise CommandError(f"{address} {error}", USAGE) from error
+
+
+def status(
+    address: Address = DEFAULT_ADMIN,
+    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
+    authority: Authority = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Stay, and print a line for each event.")
+    ] = False,
+    as_lines: Lines = False,
+) -> None:
+    """Show a node's state, term and log, and its cluster as it sees it."""
+    with _client(address, token_env, authority) as client:
+        if live:
+            _follow(client, as_lines)
+            return
+        told, cluster = client.status(), client.cluster()
+    if as_lines:
+        json_line({"status": told, "cluster": cluster})
+        return
+    table(("what", "value"), admin.status_rows(told))
+    print()
+    table(
+        ("node", "state", "term", "LSN", "lag"), admin.cluster_rows(cluster), right=("term", "LSN")
+    )
+
+
+def _follow(client: admin.AdminClient, as_lines: bool) -> None:
+    tell: Callable[[str, Any], None] = (
+        (lambda kind, data: json_line({"event": kind, **data})) if as_lines else _say
+    )
+    for _id, kind, data in client.events():
+        tell(kind, data)
+
+
+def _say(kind: str, data: dict[str, Any]) -> None:
+    if kind == "state":
+        made = data["transition"]
+        how = f" (from {made['from_state']}: {made['reason']})" if made else ""
+        print(f"state {data['state']}{how}", flush=True)
+    elif kind == "term":
+        print(f"term  {data['term']['number'] if data['term'] else '-'}", flush=True)
+    elif kind == "lag":
+        print(f"lsn   {data['lsn']} (committed {data['commit_lsn']})", flush=True)
+
+
+def role(
+    wanted: Annotated[
+        Literal["ro", "rw"], typer.Argument(help="ro: stop serving; rw: serve.", metavar="ro|rw")
+    ],
+    address: Address = DEFAULT_ADMIN,
+    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
+    authority: Authority = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on where proof is missing that nothing is lost.")
+    ] = False,
+    at_lsn: Annotated[
+        int | None,
+        typer.Option(metavar="LSN", help="With --force: the node's LSN, to prove it is meant."),
+    ] = None,
+    as_lines: Lines = False,
+) -> None:
+    """Make a node read-only or writable, and wait until it is."""
+    if force and at_lsn is None:
+        raise CommandError(
+            "--force needs --at-lsn", USAGE, "`tandemq status` shows the LSN of the node you mean"
+        )
+    with _client(address, token_env, authority) as client:
+        answer = admin.flip(client, wanted == "ro", force_lsn=at_lsn if force else None, tell=note)
+    if as_lines:
+        json_line(answer)
+        return
+    changed = "is now" if answer["changed"] else "was already"
+    print(
+        f"{client.address} {changed} {answer['state']}, term {answer['term']}, "
+        f"LSN {answer['lsn']}, {answer['seconds'] * 1000:.0f} ms"
+    )
