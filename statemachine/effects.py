@@ -90,7 +90,10 @@ Input = Tick | Wish | TermSeen | TermOpened | Progress | Done | Failed | Fault
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The node is in another state from this moment on: what it refuses changes at once."""
+    """The node is in another state from this moment on: it serves, and ticks, only in RUNNING.
+
+    A step asked for before is void: not to be begun any more, its answer is passed over.
+    """
 
     transition: Transition
 

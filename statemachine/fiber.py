@@ -98,6 +98,11 @@ class QueueStateFiber:
             self._withdraw(reason)
         elif self.role is Role.STARTUP:
             self._back_to_waiting(Event.FAILED, reason)
+        elif self.role is Role.ENDING:
+            # Not the same way again: it might fail again, for ever.
+            self._step += 1
+            self._emit(effects.StopDrivers(self._step))
+            self._leave_ending(Event.FAILED, reason, drained=False)
         self._walk = self._started()
 
     def _run(self) -> _Walk:
@@ -257,13 +262,17 @@ class QueueStateFiber:
             pass
         if failures:
             event = Event.FAILED
+        reasons = [*failures, f"final LSN {final}" if drained else "calls abandoned"]
+        self._leave_ending(event, "; ".join(reasons), drained)
+
+    def _leave_ending(self, event: Event, reason: str, drained: bool) -> None:
+        notes = self.notes
         if not drained:
             self._emit(effects.AbandonCalls())
-        notes = self.notes
         if notes.rival is not None:
             notes.hold = notes.fenced_by()
-        reasons = [notes.hold, *failures, f"final LSN {final}" if drained else "calls abandoned"]
-        self._fire(event, "; ".join(reason for reason in reasons if reason))
+            reason = f"{notes.hold}; {reason}"
+        self._fire(event, reason)
         if not notes.fault:
             self._emit(effects.Follow(rebuild=not drained))
 

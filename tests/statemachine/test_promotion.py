@@ -1,0 +1,137 @@
+"""May this node be promoted, what would be lost, who should be: facts in, words out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from statemachine.promotion import (
+    Answer,
+    Facts,
+    PeerFacts,
+    advise,
+    best_candidate,
+    loss_bound,
+    next_number,
+)
+
+A, B = b"a" * 16, b"b" * 16
+SECOND = 1_000_000
+PEER = PeerFacts("b", True, last_lsn=100, term_number=3, term_id=A)
+GONE = PeerFacts("b", False, last_lsn=90, term_number=3, term_id=A, age_us=4 * SECOND)
+OWN = Facts(100, 3, A, 100, lag_us=2 * SECOND, peers=(PEER,))
+
+
+def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
+    return replace(own, peers=(peer,))
+
+
+@pytest.mark.parametrize(
+    ("facts", "waited", "force", "answer", "solo", "missing"),
+    [
+        (replace(OWN, peers=()), 0, False, Answer.READY, False, ""),
+        (OWN, 0, False, Answer.READY, False, ""),
+        (OWN, 0, True, Answer.READY, True, ""),
+        (with_peer(replace(PEER, last_lsn=107)), 0, False, Answer.WAIT, False, "7 records of b"),
+        (with_peer(replace(PEER, last_lsn=107)), 0, True, Answer.WAIT, False, "7 records of b"),
+        (with_peer(replace(PEER, last_lsn=50)), 0, False, Answer.READY, False, ""),
+        # Behind in terms: whatever else it holds was not on the winning side.
+        (
+            with_peer(replace(PEER, term_number=2, last_lsn=999)),
+            0,
+            False,
+            Answer.READY,
+            False,
+            "",
+        ),
+        (
+            with_peer(replace(PEER, term_number=4, term_id=B, foreign_term=True, last_lsn=5)),
+            0,
+            False,
+            Answer.WAIT,
+            False,
+            "b is in term 4, this node in 3",
+        ),
+        (with_peer(replace(PEER, writable=True)), 0, False, Answer.WAIT, False, "b is writable"),
+        (with_peer(replace(PEER, writable=True)), 0, True, Answer.READY, True, ""),
+        (
+            with_peer(replace(PEER, term_id=B, foreign_term=True)),
+            0,
+            False,
+            Answer.WAIT,
+            False,
+            "both promoted to term 3",
+        ),
+        (with_peer(replace(PEER, term_id=B, foreign_term=True)), 0, True, Answer.READY, True, ""),
+        (replace(OWN, acked_mark=103), 0, False, Answer.WAIT, False, "101..103 were acknowledged"),
+        (replace(OWN, acked_mark=103), 0, True, Answer.READY, True, ""),
+        (replace(OWN, joining=True), 0, False, Answer.NEVER, False, "snapshot is not complete"),
+        (replace(OWN, joining=True), 0, True, Answer.NEVER, False, "snapshot is not complete"),
+        # Nobody to ask: twice the lag last seen, then on without proof.
+        (with_peer(GONE), 0, False, Answer.WAIT, False, "b cannot be reached"),
+        (with_peer(GONE), 4 * SECOND - 1, False, Answer.WAIT, False, "b cannot be reached"),
+        (with_peer(GONE), 4 * SECOND, False, Answer.READY, True, ""),
+        (with_peer(GONE), 0, True, Answer.READY, True, ""),
+        (with_peer(GONE, replace(OWN, lawful=True)), 4 * SECOND, False, Answer.READY, False, ""),
+        (
+            with_peer(replace(GONE, tried=False)),
+            9 * SECOND,
+            False,
+            Answer.WAIT,
+            False,
+            "to reach b",
+        ),
+        (with_peer(replace(GONE, tried=False)), 0, True, Answer.READY, True, ""),
+    ],
+)
+def test_advice(
+    facts: Facts, waited: int, force: bool, answer: Answer, solo: bool, missing: str
+) -> None:
+    advice = advise(facts, waited, force)
+    assert (advice.answer, advice.solo) == (answer, solo)
+    assert missing in advice.missing
+    assert bool(advice.missing) == (answer is not Answer.READY)
+
+
+def test_waiting_for_the_lag_says_until_when() -> None:
+    assert advise(with_peer(GONE), 0, False).due_us == 4 * SECOND
+    assert advise(with_peer(replace(PEER, last_lsn=107)), 0, False).due_us is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "records", "words"),
+    [
+        (OWN, 0, "nothing"),
+        (replace(OWN, acked_mark=104), 4, "4 acknowledged records"),
+        (with_peer(replace(PEER, last_lsn=130, acked_mark=120)), 20, "20 acknowledged"),
+        (with_peer(replace(PEER, last_lsn=110, acked_mark=120)), 10, "10 acknowledged"),
+        (with_peer(GONE), None, "unknown: b may have acknowledged for 4.0 s"),
+        (with_peer(replace(PEER, writable=True, acked_mark=109)), 9, "and what follows"),
+        (with_peer(GONE, replace(OWN, pair=True)), 0, "only what this node confirmed"),
+        (with_peer(GONE, replace(OWN, pair=True, solo=True)), None, "unknown"),
+        (with_peer(GONE, replace(OWN, pair=True, solo_after_us=5 * SECOND)), 0, "nothing"),
+        (with_peer(GONE, replace(OWN, pair=True, solo_after_us=3 * SECOND)), None, "unknown"),
+        (replace(OWN, pair=True, peers=(GONE, replace(GONE, name="c"))), None, "b, c may"),
+    ],
+)
+def test_what_would_be_lost(facts: Facts, records: int | None, words: str) -> None:
+    bound = loss_bound(facts)
+    assert bound.records == records
+    assert words in bound.text
+
+
+def test_a_term_is_numbered_above_any_that_was_heard_of() -> None:
+    assert next_number(Facts(0)) == 1
+    assert next_number(OWN) == 4
+    assert next_number(replace(OWN, peer_term=9)) == 10
+    assert next_number(with_peer(replace(PEER, term_number=6))) == 7
+
+
+def test_who_should_be_promoted() -> None:
+    longer = replace(PEER, name="c", last_lsn=101)
+    later = replace(PEER, name="d", term_number=4, last_lsn=1)
+    assert best_candidate([PEER, longer]) is longer
+    assert best_candidate([PEER, longer, later]) is later
+    assert best_candidate([replace(later, reachable=False), PEER]) is PEER
+    assert best_candidate([]) is None
