@@ -52,6 +52,12 @@ class Latency:
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum += seconds
 
+    def copy(self) -> Latency:
+        """As it is now, for who reads it on another thread."""
+        other = Latency(self.bounds)
+        other.counts, other.sum = self.counts[:], self.sum
+        return other
+
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative, as the format wants them."""
         total, found = 0, []
@@ -140,7 +146,7 @@ def read_node(core: Core, wal: WalWriter, sync: Latency, now_us: int) -> NodeMet
         commit_lsn=core.commit_lsn,
         durable_lsn=wal.durable_lsn,
         wal_bytes=wal.bytes_written,
-        wal_sync=sync,
+        wal_sync=sync.copy(),
         connections=len(core.connections),
         sessions_attached=members,
         sessions_detached=max(0, rows - members),

@@ -16,6 +16,7 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from node.admin.backend import STATES
@@ -48,6 +49,12 @@ def registry_of(read: Callable[[], NodeMetrics]) -> CollectorRegistry:
     registry.register(NodeCollector(read))
     ProcessCollector(registry=registry)
     return registry
+
+
+def render(node: NodeMetrics, accept: str) -> tuple[bytes, str]:
+    """(body, content type) in the format that `accept` asks for; takes milliseconds."""
+    encode, content_type = choose_encoder(accept)
+    return encode(registry_of(lambda: node)), content_type
 
 
 def _gauge(name: str, text: str, values: float | Values, unit: str = "") -> Metric:
