@@ -104,7 +104,7 @@ class Driver(ABC):
         """Store a new task."""
 
     def check_put(self, opts: dict[str, Any] | None) -> None:  # noqa: B027
-        """Refuse bad options of a put that must wait for room, before it waits."""
+        """Refuse bad options of a put that is to wait for room, or one in a batch, beforehand."""
 
     @abstractmethod
     def take(self, now: int) -> Row | None:

@@ -80,6 +80,10 @@ class TtlDriver(StatusDriver):
             return "~", now + delay, ttl + delay, ttr, pri
         return "r", now + ttl, ttl, ttr, pri
 
+    def check_put(self, opts: dict[str, Any] | None) -> None:
+        if opts:
+            self._plan(opts, 0)
+
     def _move_with(self, row: Row, status: str, next_event: int) -> Row:
         task_id = row[0]
         new = (task_id, status, next_event, *row[3:])
@@ -186,7 +190,3 @@ class LimFifoTtl(FifoTtl):
             )
         full["capacity"] = capacity
         return full
-
-    def check_put(self, opts: dict[str, Any] | None) -> None:
-        if opts:
-            self._plan(opts, 0)

@@ -44,6 +44,9 @@ class Utube(StatusDriver):
             raw=3,
         )
 
+    def check_put(self, opts: dict[str, Any] | None) -> None:
+        sub_queue_name(opts)
+
     def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
         space = self.space
         name = opts.get("utube") if opts else None

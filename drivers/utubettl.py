@@ -62,6 +62,10 @@ class UtubeTtl(TtlDriver):
             raw=8,
         )
 
+    def check_put(self, opts: dict[str, Any] | None) -> None:
+        super().check_put(opts)
+        sub_queue_name(opts)
+
     def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
         space = self.space
         status, ttl, ttr, pri, name = "r", self.ttl_us, self.ttr_us, self.pri, "nil"

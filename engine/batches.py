@@ -37,6 +37,8 @@ def put_many(
         raise failure(f"No room for {len(items)} tasks (capacity {driver.capacity})")
     if common is not None or any(item[1] is not None for item in items):
         items = [(data, _merge(tube, common, opts)) for data, opts in items]
+        for _, opts in items:
+            driver.check_put(opts)
     rows = driver.put_many(items, engine.now)
     tube.calls["put"] += len(rows)
     engine.commit(KIND_PUT_MANY, client.session)

@@ -55,6 +55,12 @@ class Index:
         """The space was truncated."""
         raise NotImplementedError
 
+    def purge(self) -> None:
+        """Rows were taken back, so their ids may come again: keep no trace of rows that are gone.
+
+        O(n), and only after a call failed that had added rows.
+        """
+
     def check(self) -> None:
         """Assert the index agrees with the rows (O(n), for tests and verify mode)."""
 

@@ -248,6 +248,7 @@ class Space:
         """Undo one change: the row was `old` (None: absent, its id unspent again)."""
         if key is TRUNCATED:
             assert old is not None
+            self.clear()
             for row in old[1]:
                 self.put(row)
             self.next_id = old[0]

@@ -130,6 +130,9 @@ class StatusIndex(Index):
         self.ready = list(live)
         heapify(self.ready)
 
+    def purge(self) -> None:
+        self._compact()
+
     def first_ready(self) -> Row | None:
         """The ready row that a take would get, or None."""
         ready = self.ready

@@ -109,9 +109,15 @@ class Store:
     def rollback_to(self, ops: int, undo: int) -> None:
         """Take back what changed since the trail had these lengths."""
         trail = self.undo
+        unspent: set[Space] = set()
         while len(trail) > undo:
             space, key, old = trail.pop()
             space.restore(key, old)
+            if old is None and space.key_of is None:
+                unspent.add(space)
+        for space in unspent:
+            for index in space.indexes:
+                index.purge()
         del self.ops[ops:]
 
     # -- records coming in -----------------------------------------------------------------------

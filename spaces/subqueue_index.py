@@ -157,6 +157,12 @@ class SubQueueIndex(Index):
         sub.heap = list(live)
         heapify(sub.heap)
 
+    def purge(self) -> None:
+        for sub in self.subs.values():
+            self._compact(sub)
+        self.heads = self._live_heads()
+        heapify(self.heads)
+
     def first_ready(self) -> Row | None:
         """The ready row of a free sub-queue that a take would get, or None."""
         heads, rows, subs = self.heads, self.rows, self.subs
