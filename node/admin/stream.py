@@ -80,4 +80,4 @@ class Streams:
 def encode(event: Event) -> bytes:
     """One event on the wire; JSON has no raw line breaks, so `data` is one line."""
     head = f"id: {event.id}\n" if event.id else ""
-    return f"{head}event: {event.kind}\ndata: {json.dumps(event.data)}\n\n".encode()
+    return f"{head}event: {event.kind}\ndata: {json.dumps(event.data, default=str)}\n\n".encode()
