@@ -61,7 +61,25 @@ class NodeBackend:
         self.bus = EventBus(epoch)
         self.sync = Latency()
         wal.sync_seconds = self.sync.observe
-        role.observers.append(lambda _transition: self.observe())
+        #: Seconds spent before each kind of transition, since the process started.
+        self.seconds: dict[tuple[str, str], float] = {}
+        role.observers.append(self._changed)
+
+    def _changed(self, made: roles.Transition) -> None:
+        key = (made.origin.value, made.target.value)
+        self.seconds[key] = self.seconds.get(key, 0.0) + made.duration_us / 1e6
+        self.observe()
+
+    @property
+    def writable(self) -> bool:
+        """RUNNING, and proved to be: the term's first record is committed."""
+        lineage = self.core.engine.store.lineage
+        return (
+            self.role.role.value == "RUNNING"
+            and not self.wal.broken
+            and bool(lineage)
+            and self.core.commit_lsn >= lineage[-1][3]
+        )
 
     def observe(self) -> None:
         """Tell listeners what changed; called on every transition and now and then."""
@@ -81,7 +99,7 @@ class NodeBackend:
             version=core.identity.version,
             state=state,
             read_only=core.read_only,
-            writable=state == "RUNNING" and not self.wal.broken,
+            writable=self.writable,
             live=not self.wal.broken,
             complete=True,
             following=False,
@@ -112,14 +130,10 @@ class NodeBackend:
 
     def metrics(self) -> NodeMetrics:
         found = read_node(self.core, self.wal, self.sync, self.role.now())
-        state = self.role.fiber.state
-        seconds: dict[tuple[str, str], float] = {}
-        for made in state.history:
-            key = (made.origin.value, made.target.value)
-            seconds[key] = seconds.get(key, 0.0) + made.duration_us / 1e6
+        found.writable = self.writable
         found.transitions = {
-            (origin.value, target.value): (count, seconds.get((origin.value, target.value), 0.0))
-            for (origin, target), count in state.counts.items()
+            (origin.value, target.value): (count, self.seconds[origin.value, target.value])
+            for (origin, target), count in self.role.fiber.state.counts.items()
         }
         found.rescue_files = len(rescue_names(self.storage.disk))
         found.snapshot_lsn = self.snapshots.last_lsn

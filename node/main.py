@@ -125,6 +125,15 @@ class Node:
             random_bytes=secrets.token_bytes,
             log=self.logger.info,
         )
+        self.backend = NodeBackend(
+            settings,
+            self.core,
+            self.wal,
+            self.storage,
+            self.snapshots,
+            self.role,
+            secrets.token_hex(4),
+        )
         await self._begin()
         await self._start_admin(tls)
         host, port = await shell.listen(settings.listen_host, settings.listen_port, tls)
@@ -201,15 +210,6 @@ class Node:
             return
         host, port = settings.admin_address
         token = os.environ.get(settings.admin_token_env) if settings.admin_token_env else None
-        self.backend = NodeBackend(
-            settings,
-            self.core,
-            self.wal,
-            self.storage,
-            self.snapshots,
-            self.role,
-            secrets.token_hex(4),
-        )
         self.admin_server = AdminServer(
             self.backend, AdminConfig(host, port, token, tls), self.report
         )
@@ -258,8 +258,7 @@ class Node:
         while True:
             await asyncio.sleep(1.0)
             self.snapshots.maybe()
-            if self.admin_server is not None:
-                self.backend.observe()
+            self.backend.observe()
 
     async def _end(self) -> None:
         """Drain, make everything durable, close; at most a few seconds."""
