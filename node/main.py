@@ -13,7 +13,7 @@ import signal
 import ssl
 import sys
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -21,8 +21,6 @@ from engine import admin
 from engine.queue import Engine
 from model.errors import QueueError, StorageError
 from node import plugins
-from node.admin.security import AdminConfig, AdminRefused
-from node.admin.server import AdminServer
 from node.backend import NodeBackend
 from node.clock import LogClock
 from node.config import Settings
@@ -35,6 +33,9 @@ from node.snapshots import Snapshots, snapshot_now
 from node.users import Users
 from node.wal_writer import WalWriter
 from statemachine.effects import Settled
+
+if TYPE_CHECKING:
+    from node.admin.server import AdminServer
 
 #: A client that does not take its last replies is not waited for longer than this.
 DRAIN_SECONDS = 3.0
@@ -53,7 +54,7 @@ def serve(settings: Settings) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(Node(settings, logger).run())
-    except (StorageError, QueueError, plugins.PluginError, AdminRefused, OSError) as error:
+    except (StorageError, QueueError, plugins.PluginError, OSError) as error:
         logger.error(str(error) or type(error).__name__)
         return EXIT_REFUSED
 
@@ -208,11 +209,18 @@ class Node:
         self.admin_server: AdminServer | None = None
         if settings.admin_address is None:
             return
+        # The web framework is loaded by those who want it: it costs more than the node to import.
+        from node.admin.security import AdminConfig, AdminRefused
+        from node.admin.server import AdminServer
+
         host, port = settings.admin_address
         token = os.environ.get(settings.admin_token_env) if settings.admin_token_env else None
-        self.admin_server = AdminServer(
-            self.backend, AdminConfig(host, port, token, tls), self.report
-        )
+        try:
+            self.admin_server = AdminServer(
+                self.backend, AdminConfig(host, port, token, tls), self.report
+            )
+        except AdminRefused as error:
+            raise plugins.PluginError(str(error)) from error
         bound = await self.admin_server.start()
         self.logger.info(f"admin API on {bound[0]}:{bound[1]}")
 
