@@ -165,11 +165,11 @@ class Applier:
         if isinstance(message, Frame):
             return self._frame(message, now_us)
         if isinstance(message, SnapshotBegin):
-            return log.snapshot.begin(message, log.last_lsn)
+            return self._closing(log.snapshot.begin(message, log.last_lsn, self))
         if isinstance(message, SnapshotChunk):
-            return log.snapshot.chunk(message)
+            return self._closing(log.snapshot.chunk(message, self))
         if isinstance(message, SnapshotEnd):
-            return self._closing(log.snapshot.end(message))
+            return self._closing(log.snapshot.end(message, self))
         raise LinkError(f"{type(message).__name__} is not for a downstream")
 
     def _frame(self, message: Frame, now_us: int) -> list[Decision]:
@@ -234,6 +234,7 @@ class Applier:
             return self._closing(dropped)
         if welcome.answer == BOOTSTRAP:
             self.feeding = True
+            log.committed(welcome.commit_lsn, _last_id(welcome.lineage), welcome.lineage)
             return []
         if welcome.answer == IDLE:
             return [Idle(welcome.reason)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from model.record import TERM, FrameError, FrameHeader, Record, decode_body, frame_body
 from replication.decisions import Alarm, Append, Decision, Resubscribe
@@ -80,8 +81,9 @@ class FollowedLog:
         self.snapshot.forget()
         mark = self.acked_mark
         self._replaced(lineage, end_lsn)
-        self.acked_mark = max(mark, end_lsn)
-        self.commit_lsn = end_lsn
+        # Its last records need not be committed: only what the upstream said is.
+        self.acked_mark = mark
+        self.commit_lsn = min(mark, end_lsn)
 
     def _replaced(self, lineage: Lineage, last_lsn: int) -> None:
         self.generation += 1
@@ -151,13 +153,13 @@ class FollowedLog:
 
     def _opened_by(self, header: FrameHeader, records: list[Record], term_id: bytes) -> Term:
         """The term a frame opens, added to the lineage. Raises `LineageError` if it opens none."""
-        ops = records[0][3] if records and len(records[0]) == 4 else None
-        if not ops or not isinstance(ops, list) or not ops[0] or ops[0][0] != TERM:
+        op = _first_op(records[0])
+        if not op or op[0] != TERM:
             raise LineageError(
                 f"LSN {header.first_lsn} is of term {header.term} ({term_id.hex()}), "
                 "which no record has opened"
             )
-        longer = self.lineage.extend(ops[0][1:])
+        longer = self.lineage.extend(op[1:])
         term = longer.terms[-1]
         if (term.id, term.number, term.start_lsn) != (term_id, header.term, header.first_lsn):
             raise LineageError(
@@ -196,3 +198,11 @@ class FollowedLog:
         """The id of the term that the record of `lsn` belongs to; zeros for none."""
         term = self.lineage.term_at(lsn) if lsn else None
         return term.id if term is not None else bytes(ID_BYTES)
+
+
+def _first_op(record: Any) -> list[Any]:
+    """The first op of what should be a record; empty when it has none, or is none."""
+    if isinstance(record, list) and len(record) == 4 and isinstance(record[3], list):
+        first = record[3][0] if record[3] else None
+        return first if isinstance(first, list) else []
+    return []

@@ -19,12 +19,16 @@ from replication.messages import LinkError, SnapshotBegin, SnapshotChunk, Snapsh
 
 
 class SnapshotReceiver:
-    """One snapshot under way, at most. Outlives the connections it comes over."""
+    """One snapshot under way, at most. Outlives the connections it comes over.
 
-    __slots__ = ("_begin", "_crc", "complete", "received")
+    `link` is any object that stands for a connection: the last one that began counts.
+    """
+
+    __slots__ = ("_begin", "_crc", "_link", "complete", "received")
 
     def __init__(self) -> None:
         self._begin: SnapshotBegin | None = None
+        self._link: object = None
         self._crc = 0
         self.received = 0
         #: Every byte is here; the owner has been asked to install it.
@@ -42,7 +46,7 @@ class SnapshotReceiver:
             return None
         return self._begin.name, self.received
 
-    def begin(self, message: SnapshotBegin, own_last_lsn: int) -> list[Decision]:
+    def begin(self, message: SnapshotBegin, own_last_lsn: int, link: object) -> list[Decision]:
         """Raises `LinkError` when the snapshot would take the log backwards."""
         if message.end_lsn <= own_last_lsn:
             raise LinkError(
@@ -56,27 +60,38 @@ class SnapshotReceiver:
         if self._begin is None:
             self._begin = message
             self._crc = self.received = 0
+        self._link = link
         out.append(StartSnapshot(message.name, message.size, self.received))
         return out
 
-    def chunk(self, message: SnapshotChunk) -> list[Decision]:
-        """Raises `LinkError` for a chunk that is damaged or does not continue; nothing is lost."""
+    def chunk(self, message: SnapshotChunk, link: object) -> list[Decision]:
+        """Bytes that are here already are passed over: another link may have brought them.
+
+        Raises `LinkError` for a damaged chunk; nothing is lost.
+        """
         begin = self._begin
+        if link is not self._link:
+            return [Resubscribe("another link brings the snapshot")]
         if begin is None or self.complete:
             raise LinkError("a chunk of no snapshot")
-        if message.offset != self.received:
-            raise LinkError(f"chunk at byte {message.offset}, byte {self.received} is next")
+        if message.offset > self.received:
+            return [Resubscribe(f"chunk at byte {message.offset}, byte {self.received} is next")]
         if message.offset + len(message.data) > begin.size:
             raise LinkError(f"a chunk ends past the snapshot's {begin.size} bytes")
         if (crc := zlib.crc32(message.data)) != message.crc:
             raise LinkError(f"chunk at byte {message.offset}: CRC is {crc:08x}")
-        self._crc = zlib.crc32(message.data, self._crc)
-        self.received += len(message.data)
-        return [WriteSnapshot(begin.name, message.offset, message.data)]
+        data, at = message.data[self.received - message.offset :], self.received
+        if not data:
+            return []
+        self._crc = zlib.crc32(data, self._crc)
+        self.received += len(data)
+        return [WriteSnapshot(begin.name, at, data)]
 
-    def end(self, message: SnapshotEnd) -> list[Decision]:
+    def end(self, message: SnapshotEnd, link: object) -> list[Decision]:
         """Raises `LinkError` when bytes are missing. A wrong total CRC starts over from nothing."""
         begin = self._begin
+        if link is not self._link:
+            return [Resubscribe("another link brings the snapshot")]
         if begin is None or self.complete or message.end_lsn != begin.end_lsn:
             raise LinkError("the end of no snapshot")
         if self.received != begin.size:
@@ -95,7 +110,7 @@ class SnapshotReceiver:
 
     def forget(self) -> None:
         """It was installed, or will not be."""
-        self._begin = None
+        self._begin = self._link = None
         self._crc = self.received = 0
         self.complete = False
 

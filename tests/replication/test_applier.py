@@ -193,6 +193,9 @@ def test_a_new_term_extends_the_lineage() -> None:
         opening(11, 1, B, A, 11, "b", False, term=1),
         opening(11),
         opening(11, "not", "a", "term"),
+        Frame(B, encode_frame([5], 2, B, 11, 0)),  # type: ignore[list-item]
+        Frame(B, encode_frame([(0, 18, None, 5)], 2, B, 11, 0)),  # type: ignore[list-item]
+        Frame(B, encode_frame([(0, 18, None, [5])], 2, B, 11, 0)),  # type: ignore[list-item]
     ],
 )
 def test_a_term_from_nowhere_raises_the_alarm(message: Frame) -> None:
@@ -218,9 +221,8 @@ def test_a_repetition_of_another_term_raises_the_alarm() -> None:
         Frame(X, frame(11).data),
         Frame(A, encode_frame([], 1, A, 11, 0)),
         Frame(A, frame(11).data[:-1] + b"\x55"),
+        Frame(A, encode_frame({1: 2}, 1, A, 11, 0)),  # type: ignore[arg-type]
         Ack(A, 1, 1),
-        SnapshotChunk(0, b"", 0),
-        SnapshotEnd(1),
         WELCOME,
     ],
 )
@@ -343,7 +345,7 @@ def test_silence_and_goodbye() -> None:
 
 DATA = bytes(range(200))
 BEGIN = SnapshotBegin(50, len(DATA), "50.snap", zlib.crc32(DATA))
-BOOT = replace(WELCOME, answer=BOOTSTRAP, lsn=0, reason="too old")
+BOOT = replace(WELCOME, answer=BOOTSTRAP, lsn=0, reason="too old", commit_lsn=45)
 
 
 def chunk(at: int, to: int) -> SnapshotChunk:
@@ -371,7 +373,7 @@ def test_a_snapshot_over_two_connections() -> None:
     assert not log.snapshot.joining
     assert two.ack() == Ack(B, 50, 50, 0)
     assert isinstance(two.receive(frame(51, 1, 2, B), 0, 0)[0], Append)
-    assert (log.commit_lsn, log.acked_mark) == (50, 50)
+    assert (log.commit_lsn, log.acked_mark) == (45, 45)
 
 
 def test_another_snapshot_drops_the_unfinished_one() -> None:
@@ -421,7 +423,6 @@ def test_a_snapshot_whose_whole_is_wrong_starts_over() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        chunk(1, 5),
         replace(chunk(0, 5), crc=0),
         SnapshotChunk(0, bytes(201), zlib.crc32(bytes(201))),
         SnapshotEnd(50),
@@ -435,6 +436,31 @@ def test_bad_pieces_lose_nothing_of_what_is_here(message: Any) -> None:
     applier.receive(BEGIN, 0, 0)
     with pytest.raises(LinkError):
         applier.receive(message, 0, 0)
+    assert log.snapshot.partial == ("50.snap", 0)
+
+
+def test_two_links_bring_one_snapshot_and_the_newer_goes_on() -> None:
+    log = log_at()
+    one, two = link(log, BOOT), link(log, BOOT)
+    one.receive(BEGIN, 0, 0)
+    one.receive(chunk(0, 90), 0, 0)
+    assert two.receive(BEGIN, 0, 0) == [StartSnapshot("50.snap", 200, 90)]
+    assert two.receive(chunk(0, 60), 0, 0) == []
+    assert two.receive(chunk(60, 100), 0, 0) == [WriteSnapshot("50.snap", 90, DATA[90:100])]
+    assert [type(d) for d in one.receive(chunk(90, 200), 0, 0)] == [Resubscribe]
+    assert one.closed
+    two.receive(chunk(100, 200), 0, 0)
+    assert two.receive(SnapshotEnd(50), 0, 0) == [InstallSnapshot("50.snap", 50)]
+
+
+@pytest.mark.parametrize("message", [chunk(1, 5), SnapshotEnd(1)])
+def test_pieces_of_no_snapshot_or_of_a_later_place_ask_anew(message: Any) -> None:
+    log = log_at()
+    applier = link(log, BOOT)
+    assert [type(d) for d in applier.receive(message, 0, 0)] == [Resubscribe]
+    applier = link(log, BOOT)
+    applier.receive(BEGIN, 0, 0)
+    assert [type(d) for d in applier.receive(chunk(1, 5), 0, 0)] == [Resubscribe]
     assert log.snapshot.partial == ("50.snap", 0)
 
 

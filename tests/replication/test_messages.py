@@ -139,6 +139,16 @@ def test_wrong_fields_give_only_the_declared_error(kind: int, values: list[Any])
         (msgpack.packb([9, 1, b"short"]), "term_id of Fence is not 16 bytes"),
         (msgpack.packb([11, 1, 2]), "reason of Bye is not text of at most 4096 characters"),
         (msgpack.packb([3, A, "text"]), "data of Frame is not binary"),
+        (msgpack.packb([5, 1, A, "s", 1, 1, 1, 1, 1]), "read_only of Heartbeat is not a boolean"),
+        (msgpack.packb([2, 9, *[0] * 12]), "answer of Welcome is no answer"),
+        (
+            msgpack.packb([1, 1, A, B, "n", [5], 0, 0, "s", True, 0, 0]),
+            "lineage of Hello is not a list of terms",
+        ),
+        (
+            msgpack.packb([1, 1, A, B, "n", [], 0, 0, "s", True, 0, 0, [1]]),
+            "partial of Hello is not a snapshot's name and size",
+        ),
     ],
 )
 def test_errors_name_the_field(body: bytes, reason: str) -> None:
