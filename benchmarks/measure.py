@@ -144,7 +144,7 @@ def environment() -> dict[str, object]:
         "time": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
         "commit": commit,
         "python": platform.python_version(),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "cpu": model,
         "cores": os.cpu_count(),
     }
