@@ -73,9 +73,9 @@ class RescueNote:
 
     @property
     def name(self) -> str:
-        """The file's name: the term and LSN at which the cut begins."""
+        """Where the note lies: beside the segment in which the log saved the first cut record."""
         term = self.lineage.term_at(self.first_lsn)
-        return f"rescue/{term.number if term else 0}-{self.first_lsn}.wal"
+        return f"rescue/{term.number if term else 0:010d}-{self.first_lsn:020d}.note"
 
     @property
     def summary(self) -> str:
@@ -89,7 +89,7 @@ class RescueNote:
 
 
 def encode_rescue(note: RescueNote, frames: Iterable[bytes]) -> bytes:
-    """A whole rescue file: the note, then the cut frames as they were."""
+    """The note, then the cut frames as they were; no frames for a note that lies beside them."""
     body: bytes = msgpack.packb(
         {
             "version": RESCUE_VERSION,

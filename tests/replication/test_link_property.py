@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -180,6 +181,7 @@ def drive(seed: int, steps: int = 80) -> Weather:
     return weather
 
 
+@pytest.mark.slow
 def test_many_seeds_and_that_they_were_worth_it() -> None:
     """Every kind of answer and decision must have come up, else the weather proves nothing."""
     met: Counter[str] = Counter()

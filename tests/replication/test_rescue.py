@@ -63,7 +63,7 @@ def test_there_and_back() -> None:
     found = list(frames)
     assert [data for _, data, _ in found] == FRAMES
     assert [header.first_lsn for header, _, _ in found] == [10, 12, 13]
-    assert NOTE.name == "rescue/1-10.wal"
+    assert NOTE.name == "rescue/0000000001-00000000000000000010.note"
     assert NOTE.summary == (
         "LSN 10..14 of term 3: 5 records, 3 acknowledged; rewind to the term of b"
     )

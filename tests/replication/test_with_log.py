@@ -1,0 +1,145 @@
+"""Relay and follower on real logs: segments feed the downstream, a rewind leaves rescue files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.record import KIND_NOOP, KIND_TERM, TERM, Record, decode_header, encode_frame
+from replication.applier import Applier
+from replication.decisions import Append, Rewind
+from replication.followed import FollowedLog
+from replication.handshake import Upstream, answer
+from replication.lineage import Lineage, Term
+from replication.messages import CONTINUE, REWIND, Message
+from replication.pulse import Pulse
+from replication.relay import LogFrame, Mode, Relay
+from replication.rescue import replay_plan
+from storage.disk import Disk
+from storage.log import Log
+from storage.memory import MemoryDisk
+from storage.meta import open_meta
+from storage.recovery import open_log, recover
+from storage.rescue import read_rescue
+
+CLUSTER = b"K" * 16
+
+
+class _Nothing:
+    """A sink: these tests look at the log, not at spaces."""
+
+    def catalogue(self, ops: Any) -> None: ...
+    def rows(self, space_id: int, rows: Any) -> None: ...
+    def records(self, first_lsn: int, records: Any, lenient: bool, term: Any) -> None: ...
+
+
+class Side:
+    """A node's log on a disk, and its lineage."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name.encode() * 16
+        self.disk: Disk = MemoryDisk()
+        open_meta(self.disk, CLUSTER, self.id, 0)
+        self.log: Log = open_log(self.disk, recover(self.disk, _Nothing()), 2_000)
+        self.followed = FollowedLog(Lineage(), 0, 0)
+
+    def append(self, data: bytes) -> None:
+        header = decode_header(data)
+        self.log.append(data, header.first_lsn, header.last_lsn, 0)
+
+    def promote(self, number: int, solo: bool = False) -> None:
+        lineage = self.followed.lineage
+        parent = lineage.last.id if lineage.last else None
+        term = Term(number, bytes([number]) + self.id[1:], parent, self.log.last_lsn + 1, "n", solo)
+        self.followed.lineage = lineage.extend(term)
+        self.log.open_term(term, self.log.last_lsn + 1)
+        self.write([(0, KIND_TERM, None, [(TERM, *term)])])
+
+    def write(self, records: list[Record]) -> bytes:
+        last = self.followed.lineage.last
+        assert last is not None
+        data = encode_frame(records, last.number, last.id, self.log.last_lsn + 1, 0)
+        self.append(data)
+        self.followed.last_lsn = self.log.last_lsn
+        return data
+
+    def read(self, lsn: int, size: int) -> list[LogFrame]:
+        part: list[LogFrame] = []
+        for header, data in self.log.read_from(lsn):
+            term = self.followed.lineage.term_at(header.first_lsn)
+            assert term is not None
+            part.append((header, data, term.id))
+            size -= len(data)
+            if size <= 0:
+                break
+        return part
+
+    def upstream(self) -> Upstream:
+        log = self.log
+        lineage = self.followed.lineage
+        ends = (log.first_lsn, log.last_lsn, log.commit_lsn)
+        return Upstream(CLUSTER, self.id, "up", lineage, *ends, "RUNNING", True)
+
+
+def noop(number: int) -> Record:
+    return (number, KIND_NOOP, None, [])
+
+
+def follow(down: Side, up: Side, kind: int) -> None:
+    """One connection, until it is at the end of the upstream's log or has to cut."""
+    applier = Applier(down.followed, CLUSTER, down.id, "down", Pulse(0))
+    welcome = answer(applier.hello("WAITING", True), up.upstream())
+    assert welcome.answer == kind, welcome.reason
+    todo = applier.receive(welcome, 0, 0)
+    if kind == REWIND:
+        rewind = next(d for d in todo if isinstance(d, Rewind))
+        down.log.truncate_from(rewind.to_lsn + 1)
+        down.followed.rewound(rewind.to_lsn)
+        return
+    options = {"window_bytes": 3_000, "read_bytes": 1_000}
+    relay = Relay(welcome.lsn, up.log.last_lsn, Pulse(0), **options)
+
+    def deliver(messages: list[Message]) -> None:
+        for message in messages:
+            for decision in applier.receive(message, 0, 0):
+                assert isinstance(decision, Append)
+                if decision.opens_term or down.log.term is None:
+                    down.log.open_term(decision.term, decision.header.first_lsn)
+                down.append(decision.data)
+                down.followed.applied(decision.header.last_lsn)
+        down.followed.flushed(down.log.sync(), down.followed.generation)
+        ack = applier.ack()
+        if ack is not None:
+            relay.ack(ack, 0)
+
+    while (lsn := relay.wants_read()) is not None:
+        deliver(relay.feed(up.read(lsn, relay.read_bytes)))
+    assert relay.mode is Mode.LIVE
+    data = up.write([noop(1), noop(2)])
+    last = up.followed.lineage.last
+    assert last is not None
+    deliver(relay.live(decode_header(data), data, last.id, 0))
+    assert relay.lag_records == 0
+
+
+def test_catching_up_from_segments_rewinding_and_going_on() -> None:
+    a, b = Side("a"), Side("b")
+    a.promote(1)
+    for number in range(100):
+        a.write([noop(number)] * (number % 3 + 1))
+    assert len(a.log.segments) > 2
+    follow(b, a, CONTINUE)
+    assert [data for _, data in a.log.read_from(1)] == [data for _, data in b.log.read_from(1)]
+    a.write([noop(7)] * 3)
+    fork = b.log.last_lsn
+    b.promote(2, solo=True)
+    follow(a, b, REWIND)
+    follow(a, b, CONTINUE)
+    assert [data for _, data in a.log.read_from(1)] == [data for _, data in b.log.read_from(1)]
+    [name] = [name for name in a.disk.list() if name.startswith("rescue/")]
+    cut = [
+        (header.first_lsn + at, record)
+        for header, _, records in read_rescue(a.disk, a.log._meta, name)
+        for at, record in enumerate(records)
+    ]
+    assert [lsn for lsn, _ in cut] == [fork + 1, fork + 2, fork + 3]
+    assert replay_plan(cut, {}).tasks == ()
