@@ -18,7 +18,7 @@ ARGS ?=
 CYCLES ?= 1000
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit kill9 run bench fmt docs tools clean
+.PHONY: help setup test lint unit crash run bench fmt docs tools clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
 	@$(BIN)/python -m pytest $(ARGS)
 
-kill9: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another number)
+crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another number)
 	@KILL9_CYCLES=$(CYCLES) $(BIN)/python -m pytest -s -q tests/crash
 
 tools: $(VENV)/.test ## what tests need beyond Python packages

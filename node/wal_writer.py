@@ -7,18 +7,15 @@ durable as `wal.mode` promises. The first failure of a write or sync ends the no
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
 
 from model.errors import StorageError
 from node.core import Turn
 from storage.log import Log
-
-#: Syncs under way at once: while one waits for the disk, the next turn's may already be asked for.
-SYNCS_MAX = 1
 
 
 class WalWriter:
@@ -48,9 +45,11 @@ class WalWriter:
         self.bytes_written = 0
         self.on_durable: Callable[[int], None] = lambda _lsn: None
         self.sync_seconds: Callable[[float], None] = lambda _seconds: None
-        self._pool = ThreadPoolExecutor(SYNCS_MAX, "fdatasync") if log is not None else None
+        self._jobs: SimpleQueue[tuple[int, float] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._parked: deque[Turn] = deque()
-        self._syncing = 0
+        self._syncing = False
         self._unsynced = False
 
     def submit(self, turn: Turn, time_us: int) -> None:
@@ -86,23 +85,34 @@ class WalWriter:
         self._sync()
 
     def _sync(self) -> None:
-        if not self._unsynced or self._syncing >= SYNCS_MAX or self.broken:
+        if not self._unsynced or self._syncing or self.broken:
             return
-        assert self._pool is not None
-        assert self.log is not None
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._sync_jobs, name="fdatasync", daemon=True)
+            self._thread.start()
         self._unsynced = False
-        self._syncing += 1
-        loop = asyncio.get_running_loop()
-        covers = self.written_lsn
-        started = perf_counter()
-        future: Future[None] = self._pool.submit(self.log.sync)
-        future.add_done_callback(
-            lambda done: loop.call_soon_threadsafe(self._synced, covers, started, done)
-        )
+        self._syncing = True
+        self._jobs.put((self.written_lsn, perf_counter()))
 
-    def _synced(self, covers: int, started: float, done: Future[Any]) -> None:
-        self._syncing -= 1
-        error = done.exception()
+    def _sync_jobs(self) -> None:
+        """The other thread: one sync after the other."""
+        assert self.log is not None
+        assert self._loop is not None
+        while (job := self._jobs.get()) is not None:
+            error: Exception | None = None
+            try:
+                self.log.sync()
+            except Exception as caught:
+                error = caught
+            try:
+                self._loop.call_soon_threadsafe(self._synced, *job, error)
+            except RuntimeError:
+                # The loop has ended: nobody waits for this sync any more.
+                return
+
+    def _synced(self, covers: int, started: float, error: Exception | None) -> None:
+        self._syncing = False
         if error is not None:
             self._fail(
                 error if isinstance(error, StorageError) else StorageError("log", 0, str(error))
@@ -149,8 +159,9 @@ class WalWriter:
     def close(self) -> None:
         """Everything written becomes durable; blocking, for a node that ends."""
         self.closed = True
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
         if self.log is not None and not self.broken:
             self.log.publish_commit(self.durable_lsn)
             self.log.close()

@@ -56,6 +56,8 @@ class Operations:
         self.report = report
         self.last: Operation | None = None
         self._number = 0
+        #: How many callers have asked, joined ones included.
+        self.asked = 0
         self._running: dict[str, tuple[Operation, asyncio.Task[None]]] = {}
 
     async def run(
@@ -65,6 +67,7 @@ class Operations:
 
         The operation goes on when the caller is cancelled.
         """
+        self.asked += 1
         key = kind + json.dumps(target, sort_keys=True)
         found = self._running.get(key)
         if found is None:

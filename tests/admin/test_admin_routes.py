@@ -88,7 +88,7 @@ async def test_equal_requests_are_one_operation_and_a_lost_caller_ends_nothing()
             asyncio.create_task(node.ask("PUT", "/v1/read_only", {"read_only": True}))
             for _ in range(3)
         ]
-        while len(node.server.operations._running) < 1 or not node.backend.calls:
+        while node.server.operations.asked < 3 or not node.backend.calls:
             await asyncio.sleep(0)
         asked.pop().cancel()
         node.backend.gate.set()

@@ -1,6 +1,6 @@
 """Kill -9 in a loop under load: what was acknowledged is there after every restart, once.
 
-100 cycles here; `make kill9` runs 1,000. The judge sees only what clients were told.
+100 cycles here; `make crash` runs 1,000. The judge sees only what clients were told.
 """
 
 from __future__ import annotations
