@@ -77,6 +77,8 @@ class Node:
 
     async def run(self) -> int:
         settings = self.settings
+        if settings.peers:
+            raise plugins.PluginError("peers: this version does not link nodes yet; leave it out")
         self.engine = Engine(plugins.load_drivers(settings.drivers), new_uuid, self.report)
         self.engine.callbacks = plugins.load_callbacks(settings.on_task_change)
         self.storage = open_storage(settings, self.engine, secrets.token_bytes, self.logger.info)

@@ -211,7 +211,7 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
 
 
 def _plain_items(args: bytes) -> list[tuple[bytes, Any]] | None:
-    """The items of `[[[text], [text], ...]]`, texts up to 255 bytes; None for any other form."""
+    """The items of `[[[text], [text, {}], ...]]`, texts up to 255 bytes; None for other forms."""
     items: list[tuple[bytes, Any]] = []
     append = items.append
     try:
@@ -232,9 +232,11 @@ def _plain_items(args: bytes) -> list[tuple[bytes, Any]] | None:
                 end = at + 2 + (mark & 0x1F)
             else:
                 return None
-            if args[at] != 0x91:
-                return None
             append((args[at + 1 : end], None))
+            if args[at] != 0x91:
+                if args[at] != 0x92 or args[end] not in _NO_OPTIONS:
+                    return None
+                end += 1
             at = end
     except IndexError:
         return None
