@@ -17,6 +17,9 @@ from model.errors import StorageError
 from node.core import Turn
 from storage.log import Log
 
+#: How many turns of the loop a sync waits at most for what already waits in sockets.
+GATHER_TURNS = 16
+
 
 class WalWriter:
     """Group commit.
@@ -50,6 +53,7 @@ class WalWriter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._parked: deque[Turn] = deque()
         self._syncing = False
+        self._gathering = False
         self._unsynced = False
 
     def submit(self, turn: Turn, time_us: int) -> None:
@@ -85,7 +89,7 @@ class WalWriter:
         self._sync()
 
     def _sync(self) -> None:
-        if not self._unsynced or self._syncing or self.broken:
+        if not self._unsynced or self._syncing or self._gathering or self.broken:
             return
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
@@ -127,6 +131,21 @@ class WalWriter:
         while parked and parked[0].last_lsn <= self.durable_lsn:
             self.release(parked.popleft())
         self.on_durable(self.durable_lsn)
+        if self._unsynced and self._loop is not None:
+            self._gathering = True
+            self._loop.call_soon(self._gather, self.written_lsn, 0, 0)
+
+    def _gather(self, seen: int, turns: int, idle: int) -> None:
+        """Go on reading what already waits, so that the next sync is for all of it.
+
+        Two turns of the loop that bring nothing new (a turn's frame may be one turn behind), or
+        GATHER_TURNS in all, end it.
+        """
+        idle = 0 if self.written_lsn > seen else idle + 1
+        if idle < 2 and turns < GATHER_TURNS and self._loop is not None and not self.broken:
+            self._loop.call_soon(self._gather, self.written_lsn, turns + 1, idle)
+            return
+        self._gathering = False
         self._sync()
 
     def _publish(self) -> None:
@@ -154,7 +173,7 @@ class WalWriter:
 
     @property
     def idle(self) -> bool:
-        return not self._parked and not self._syncing
+        return not self._parked and not self._syncing and not self._gathering
 
     def close(self) -> None:
         """Everything written becomes durable; blocking, for a node that ends."""
