@@ -20,7 +20,16 @@ NEXT_EVENT, TTL, TTR, PRI, CREATED = 2, 3, 4, 5, 6
 #: moment still fits the 64 bits of a field.
 LONGEST_US = 2**63
 
-LUA_TYPES = {str: "string", bool: "boolean", dict: "table", list: "table", bytes: "string"}
+#: What the original's errors call a value's type.
+LUA_TYPES = {
+    str: "string",
+    bytes: "string",
+    bool: "boolean",
+    dict: "table",
+    list: "table",
+    int: "number",
+    float: "number",
+}
 
 
 def duration_us(option: str, value: Any) -> int:

@@ -8,18 +8,9 @@ from __future__ import annotations
 from math import isfinite, isnan
 from typing import Any
 
+from drivers.deadlines import LUA_TYPES
 from model.errors import ER_EXACT_MATCH, ER_KEY_PART_TYPE, QueueError, failure
 from model.task import INFINITY_S, NEVER_US
-
-LUA_TYPES = {
-    str: "string",
-    bytes: "string",
-    bool: "boolean",
-    dict: "table",
-    list: "table",
-    int: "number",
-    float: "number",
-}
 
 
 def lua_type(value: Any) -> str:

@@ -188,12 +188,6 @@ class Engine:
     def tube(self, name: str) -> Tube | None:
         return self.tubes.get(name)
 
-    def tube_by_id(self, tube_id: int) -> Tube | None:
-        for tube in self.tubes.values():
-            if tube.id == tube_id:
-                return tube
-        return None
-
     def _config_in(self, row: Row) -> None:
         settings.apply_row(self, row)
 

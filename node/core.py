@@ -108,7 +108,6 @@ class Core:
         self.handlers: dict[str, calls.Handler] = {}
         self.tables: dict[str, dict[bytes, calls.Handler]] = {}
         self.watched: dict[str, Any] = {}
-        self.requests_by_type: dict[int, int] = {}
         self.errors = 0
         self.handlers.update(module_calls.handlers(self))
         engine.on_tube = self._tube_changed

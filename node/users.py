@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 #: Everybody may ask who they are and how the node is.
 ALWAYS = ("box.session.*", "box.info")
-#: Calls that change the node rather than tasks: only for who may call everything.
-OPERATOR_CALLS = ("box.cfg", "box.snapshot")
 
 
 class Users:
