@@ -26,7 +26,6 @@ from engine.tube import Callback, Tube
 from model.errors import failure
 from model.record import (
     KIND_DELAY,
-    KIND_NOOP,
     KIND_OTHER,
     KIND_TERM,
     KIND_TTL,
@@ -110,6 +109,30 @@ class Engine:
         self.records = []
         return records
 
+    def reset(self) -> None:
+        """Back to a node that holds nothing, before its state is loaded from elsewhere.
+
+        Only for a node that does not serve: nobody waits here then. Connections and their
+        sessions stay; `lsn` is the loader's to set.
+        """
+        assert not self.running, "a node that serves is not loaded anew"
+        for row in list(self.catalogue.rows.values()):
+            self._tube_goes(row)
+        self.store.reset()
+        self.broken.clear()
+        self.records = []
+        self.woken.clear()
+        self.ttr_us = self.ttr_s = 0
+        self.in_replicaset = False
+        self.taken.temporary = self.sessions.space.temporary = True
+        self.lsn = 0
+
+    def open_term(self, term: tuple[Any, ...]) -> None:
+        """A further term of the present reign: pair mode goes solo, or ends being so."""
+        self.store.lineage.append(term)
+        self.store.ops.append((TERM, *term))
+        self.commit(KIND_TERM, None)
+
     def promote(
         self, term: tuple[Any, ...], ttr: float | None, in_replicaset: bool | None
     ) -> lifecycle.Released:
@@ -129,11 +152,6 @@ class Engine:
             del store.lineage[known:]
             store.rollback()
             raise
-
-    def noop(self) -> None:
-        """A record that changes nothing: proof that this node can write in its term."""
-        self.records.append((self.now, KIND_NOOP, None, []))
-        self.lsn += 1
 
     # -- spaces and tubes, on whichever road they come -------------------------------------------
 

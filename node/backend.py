@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from node.admin.backend import (
     ClusterStatus,
     FlipResult,
+    LossBound,
+    NeedsForce,
     NodeStatus,
     Refused,
     SoloResult,
@@ -18,16 +20,19 @@ from node.admin.backend import (
     Term,
     Transition,
     Unavailable,
-    UnknownNode,
     cluster_of,
 )
 from node.admin.events import EventBus, Subscription
 from node.metrics import Latency, NodeMetrics, read_node
+from node.peer_status import following, loss_bound, own_lag, peers_of
+from node.role import wished
+from node.switchover import Switchover
 from storage.rescue import rescue_names
 
 if TYPE_CHECKING:
     from node.config import Settings
     from node.core import Core
+    from node.peering import Peering
     from node.recovered import Storage
     from node.role import RoleKeeper
     from node.snapshots import Snapshots
@@ -49,6 +54,7 @@ class NodeBackend:
         storage: Storage,
         snapshots: Snapshots,
         role: RoleKeeper,
+        peering: Peering,
         epoch: str,
     ) -> None:
         """`epoch`: differs with every start of the process."""
@@ -58,17 +64,27 @@ class NodeBackend:
         self.storage = storage
         self.snapshots = snapshots
         self.role = role
+        self.peering = peering
         self.bus = EventBus(epoch)
         self.sync = Latency()
         wal.sync_seconds = self.sync.observe
         #: Seconds spent before each kind of transition, since the process started.
         self.seconds: dict[tuple[str, str], float] = {}
         role.observers.append(self._changed)
+        peering.observers.append(self._peer_changed)
+        self._peers: tuple[object, ...] = ()
 
     def _changed(self, made: roles.Transition) -> None:
         key = (made.origin.value, made.target.value)
         self.seconds[key] = self.seconds.get(key, 0.0) + made.duration_us / 1e6
         self.observe()
+
+    def _peer_changed(self) -> None:
+        """A heartbeat that says what the one before did is no news."""
+        now = tuple((p.name, p.connected, p.state, p.writable) for p in peers_of(self.peering))
+        if now != self._peers:
+            self._peers = now
+            self.observe()
 
     @property
     def writable(self) -> bool:
@@ -101,24 +117,24 @@ class NodeBackend:
             read_only=core.read_only,
             writable=self.writable,
             live=not self.wal.broken,
-            complete=True,
-            following=False,
+            complete=not self.peering.replica.log.snapshot.joining,
+            following=following(self.peering),
             ro_reason=self.role.fiber.ro_reason or None,
             term=_term(lineage[-1]) if lineage else None,
             lsn=engine.lsn,
             commit_lsn=core.commit_lsn,
             durable_lsn=self.wal.durable_lsn,
             wal_mode=settings.wal.mode,
-            ack="local",
-            solo=False,
+            ack=settings.replication.ack,
+            solo=bool(lineage and lineage[-1][5]) and state == "RUNNING" and bool(settings.peers),
             started=core.started_us / 1e6,
             uptime_seconds=max(0.0, (self.role.now() - core.started_us) / 1e6),
             connections=len(core.connections),
             sessions=len(engine.sessions.space.rows),
             tubes=len(engine.tubes),
             rescue_files=len(rescue_names(self.storage.disk)),
-            lag=None,
-            peers=(),
+            lag=own_lag(self.peering),
+            peers=peers_of(self.peering),
             transitions=tuple(_transition(made) for made in list(self.role.fiber.state.history))[
                 -TRANSITIONS_SHOWN:
             ],
@@ -131,6 +147,7 @@ class NodeBackend:
     def metrics(self) -> NodeMetrics:
         found = read_node(self.core, self.wal, self.sync, self.role.now())
         found.writable = self.writable
+        found.peers = peers_of(self.peering)
         found.transitions = {
             (origin.value, target.value): (count, self.seconds[origin.value, target.value])
             for (origin, target), count in self.role.fiber.state.counts.items()
@@ -150,12 +167,25 @@ class NodeBackend:
         wanted = "WAITING" if read_only else "RUNNING"
         if self.core.read_only == read_only and before == wanted:
             return self._flip(False, began)
-        settled = await self.role.wish(read_only, force=force)
-        if not settled.ok or self.core.read_only != read_only:
-            raise Refused(settled.reason or "another request came in between", (settled.reason,))
-        return self._flip(True, began)
+        bound = None if read_only else loss_bound(self.peering)
+        if bound is not None and not force and (writers := self._other_writers()):
+            reason = f"{' and '.join(writers)} is writable: make it read-only first"
+            raise NeedsForce(reason, (reason,), bound)
+        settled = await wished(self.role, read_only, force=force)
+        if self.core.read_only != read_only and settled.ok:
+            raise Refused("another request came in between", ())
+        if not settled.ok:
+            reason = settled.reason or "it was given up"
+            if bound is None or force or self.peering.replica.log.snapshot.joining:
+                raise Refused(reason, (reason,))
+            raise NeedsForce(reason, (reason,), loss_bound(self.peering))
+        return self._flip(True, began, bound if force else None)
 
-    def _flip(self, changed: bool, began: float) -> FlipResult:
+    def _other_writers(self) -> list[str]:
+        peers = peers_of(self.peering)
+        return [p.name or p.address for p in peers if p.connected and p.writable]
+
+    def _flip(self, changed: bool, began: float, bound: LossBound | None = None) -> FlipResult:
         return FlipResult(
             self.role.role.value,
             self.core.read_only,
@@ -163,34 +193,26 @@ class NodeBackend:
             self.core.term or None,
             self.core.engine.lsn,
             time.monotonic() - began,
+            bound,
         )
 
     async def switchover(self, to: str, dry_run: bool) -> SwitchReport:
-        """There is nobody to switch over to yet."""
-        if to != self.settings.name:
-            raise UnknownNode(to, (self.settings.name,))
-        running = self.role.role.value == "RUNNING"
-        missing = () if running else ("a node that is RUNNING",)
-        if not dry_run:
-            raise Refused(
-                f"{to} is this node; it has no peer to switch over from", missing or ("a peer",)
-            )
-        return SwitchReport(
-            self.settings.name if running else None,
-            to,
-            True,
-            running,
-            False,
-            False,
-            missing,
-            (),
-            None,
-            None,
-            0.0,
-        )
+        """The planned flip of this node and a peer, in either direction."""
+        if self.wal.broken:
+            raise Unavailable("the log failed; the node is ending")
+        return await Switchover(self.role, self.peering, to, dry_run).run()
 
     async def solo(self) -> SoloResult:
-        raise Refused("this node is not in pair mode", ("replication.ack: pair, and a peer",))
+        """Pair mode goes on without a replica now, instead of after `solo_after`."""
+        gate = self.wal.gate
+        if gate is None:
+            raise Refused(
+                "this node is not acknowledging in pair mode",
+                ("replication.ack: pair, on the node that is RUNNING",),
+            )
+        if not gate.solo:
+            self.role.reopen(solo=True)
+        return SoloResult(self.role.role.value, self.core.term, self.core.engine.lsn)
 
     async def snapshot(self) -> int:
         return await self.snapshots.start()

@@ -11,25 +11,39 @@ import time
 SLEW_PPM = 500
 
 
+def monotonic_us() -> int:
+    """Microseconds of the monotonic clock; for durations, never for what is logged."""
+    return time.monotonic_ns() // 1000
+
+
 class LogClock:
     """Microseconds since the epoch, counted by the monotonic clock from where it was set.
 
     A wall clock that jumps by hours moves this one by at most SLEW_PPM of the time that passes,
-    so no deadline fires early because somebody corrected a clock.
+    so no deadline fires early because somebody corrected a clock. A follower keeps its master's
+    log clock instead of its own: deadlines in the log are moments of that clock.
     """
 
     def __init__(self, at_least_us: int = 0) -> None:
         """Start at the wall's time, or at the last time in the log if that is later."""
-        self._origin_us = max(time.time_ns() // 1000, at_least_us)
-        self._mono_us = time.monotonic_ns() // 1000
+        self._own_us = self._origin_us = max(time.time_ns() // 1000, at_least_us)
+        self._mono_us = monotonic_us()
         self._slewed_us = self._mono_us
 
     def now(self) -> int:
         return self._origin_us + time.monotonic_ns() // 1000 - self._mono_us
 
+    def own(self) -> int:
+        """What this clock would show had it followed no other: what offsets are taken against."""
+        return self._own_us + monotonic_us() - self._mono_us
+
+    def follow(self, offset_us: int) -> None:
+        """The clock to keep is `offset_us` ahead of `own`; `now` is that clock from here on."""
+        self._origin_us = self._own_us + offset_us
+
     def slew(self) -> int:
         """Pull towards the wall clock, called now and then; the difference that remains, in µs."""
-        mono = time.monotonic_ns() // 1000
+        mono = monotonic_us()
         behind = time.time_ns() // 1000 - self.now()
         bound = (mono - self._slewed_us) * SLEW_PPM // 1_000_000
         step = max(-bound, min(bound, behind))

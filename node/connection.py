@@ -32,6 +32,7 @@ class Connection(Client):
         "core",
         "decoder",
         "dirty",
+        "link",
         "lost",
         "out",
         "peer",
@@ -60,6 +61,14 @@ class Connection(Client):
         #: Whatever the shell needs to find the socket again; the core never looks inside.
         self.transport: Any = None
         self.socket: Any = None
+        #: The upstream's end of a replication link, once SUBSCRIBE has switched the connection.
+        self.link: Any = None
+
+    @property
+    def loopback(self) -> bool:
+        """The other end is on this machine."""
+        host = self.peer.rpartition(":")[0]
+        return host.startswith("127.") or host == "::1"
 
     def send(self, reply: bytes) -> None:
         """Queue an encoded reply for the end of this turn."""

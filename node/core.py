@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from engine.clients import EMPTY
@@ -91,12 +92,15 @@ class Core:
         accounts: Accounts,
         *,
         read_only_reply_nil: bool = False,
+        open_links: bool = False,
     ) -> None:
         self.engine = engine
         self.identity = identity
         self.limits = limits
         self.accounts = accounts
         self.read_only_reply_nil = read_only_reply_nil
+        #: Peers are configured without a user: a guest of this very machine may follow.
+        self.open_links = open_links
         self.state = "INIT"
         self.read_only = False
         self.started_us = 0
@@ -109,6 +113,8 @@ class Core:
         self.tables: dict[str, dict[bytes, calls.Handler]] = {}
         self.watched: dict[str, Any] = {}
         self.errors = 0
+        #: Switches a connection over to replication; None where there is nothing to ship.
+        self.on_subscribe: Callable[[Connection], None] | None = None
         self.handlers.update(module_calls.handlers(self))
         engine.on_tube = self._tube_changed
         engine.on_grants_changed = self.forget_tables
@@ -141,6 +147,16 @@ class Core:
             return True
         rows = self.engine.grants.rows
         return any((grantee, call) in rows for grantee in self.accounts.grantees(user))
+
+    def may_replicate(self, connection: Connection) -> bool:
+        """By right, or as guest of the same machine where peers have no user to log in as."""
+        if self.allowed(connection.user, "replication"):
+            return True
+        return self.open_links and connection.user == "guest" and connection.loopback
+
+    def identify(self, node_id: str, cluster_id: str) -> None:
+        """The node has joined a cluster: from here on it is known under these ids."""
+        self.identity = replace(self.identity, node_id=node_id, cluster_id=cluster_id)
 
     def find(self, connection: Connection, name: bytes) -> calls.Handler:
         """The handler of a call this user may make now; remembered until something changes.

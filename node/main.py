@@ -22,17 +22,21 @@ from engine.queue import Engine
 from model.errors import QueueError, StorageError
 from node import plugins
 from node.backend import NodeBackend
-from node.clock import LogClock
+from node.clock import LogClock, monotonic_us
 from node.config import Settings
+from node.connection import Connection
 from node.core import Core, Identity, Limits
+from node.dialer import Dialer
 from node.logging import Logger
+from node.peering import Peering
 from node.recovered import open_storage
-from node.role import RoleKeeper
-from node.shell import Shell
+from node.role import RoleKeeper, wished
+from node.shell import FeedSocket, Shell
 from node.snapshots import Snapshots, snapshot_now
 from node.users import Users
 from node.wal_writer import WalWriter
-from statemachine.effects import Settled
+from statemachine.effects import Settled, Tick
+from statemachine.roles import Role, Transition
 
 if TYPE_CHECKING:
     from node.admin.server import AdminServer
@@ -77,8 +81,6 @@ class Node:
 
     async def run(self) -> int:
         settings = self.settings
-        if settings.peers:
-            raise plugins.PluginError("peers: this version does not link nodes yet; leave it out")
         self.engine = Engine(plugins.load_drivers(settings.drivers), new_uuid, self.report)
         self.engine.callbacks = plugins.load_callbacks(settings.on_task_change)
         self.storage = open_storage(settings, self.engine, secrets.token_bytes, self.logger.info)
@@ -96,7 +98,8 @@ class Node:
         self.wal = wal = WalWriter(
             storage.log, settings.wal.mode, lambda _turn: None, self._disk_failed
         )
-        wal.durable_lsn = wal.written_lsn = core.commit_lsn = engine.lsn
+        wal.durable_lsn = wal.written_lsn = engine.lsn
+        wal.commit_lsn = core.commit_lsn = storage.recovered.commit_lsn
         self.shell = shell = Shell(
             core,
             wal,
@@ -128,6 +131,9 @@ class Node:
             random_bytes=secrets.token_bytes,
             log=self.logger.info,
         )
+        self._role_timer: asyncio.TimerHandle | None = None
+        self.role.arm = self._arm_role
+        self._join_peers()
         self.backend = NodeBackend(
             settings,
             self.core,
@@ -135,18 +141,43 @@ class Node:
             self.storage,
             self.snapshots,
             self.role,
+            self.peering,
             secrets.token_hex(4),
         )
-        await self._begin()
-        await self._start_admin(tls)
-        host, port = await shell.listen(settings.listen_host, settings.listen_port, tls)
-        _settle_memory()
+        return await self._live(tls)
+
+    def _join_peers(self) -> None:
+        """Both ends of links to other nodes; a node alone has none, and nothing to ship."""
+        settings, storage = self.settings, self.storage
+        loop = asyncio.get_running_loop()
+        self.peering = peering = Peering(self.role, self.clock, monotonic_us, loop.call_soon)
+        peering.source.want_snapshot = self._snapshot_for_downstream
+        peering.replica.before_reload = self.snapshots.invalidate
+        storage.retained = peering.source.retained_lsn
+        if storage.log is not None:
+            self.core.on_subscribe = self._subscribe
+        self.dialer = Dialer(peering, settings, _peer_tls(settings))
+
+    async def _live(self, tls: ssl.SSLContext | None) -> int:
+        """From listening to the end. Signals count from the first moment."""
+        settings = self.settings
         self._install_signals()
-        print(f"ready {host}:{port}", flush=True)
-        self.logger.info(f"{settings.name} serves on {host}:{port} in state {core.state}")
-        housekeeping = asyncio.create_task(self._housekeeping())
-        await self.ended.wait()
-        housekeeping.cancel()
+        host, port = await self.shell.listen(settings.listen_host, settings.listen_port, tls)
+        self.dialer.start()
+        ending = asyncio.create_task(self.ended.wait())
+        tasks = [asyncio.create_task(self._tick_links())]
+        await self._start_admin(tls)
+        begun = asyncio.create_task(self._begin())
+        await asyncio.wait((begun, ending), return_when=asyncio.FIRST_COMPLETED)
+        if begun.done():
+            begun.result()
+            _settle_memory()
+            print(f"ready {host}:{port}", flush=True)
+            self.logger.info(f"{settings.name} serves on {host}:{port} in state {self.core.state}")
+        tasks.append(asyncio.create_task(self._housekeeping()))
+        await ending
+        for task in (*tasks, begun):
+            task.cancel()
         await self._end()
         return self.exit_code
 
@@ -170,6 +201,7 @@ class Node:
             ),
             Users(settings),
             read_only_reply_nil=settings.compat.read_only_reply == "nil",
+            open_links=bool(settings.peers) and settings.replication.user is None,
         )
         core.started_us = self.engine.now
         return core
@@ -177,16 +209,64 @@ class Node:
     # -- role ------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """INIT to RUNNING, or to WAITING on a node configured read-only."""
+        """INIT to RUNNING; a node configured read-only stays in INIT and follows.
+
+        With peers what is missing may come later: then the node serves once it has.
+        """
         settings = self.settings
-        settled = await self.role.wish(settings.read_only, command=False)
-        if not settled.ok:
+        self.role.observers.append(self._create_tubes)
+        settled = await wished(self.role, settings.read_only, command=False)
+        if not settled.ok and not settings.peers:
             raise StorageError(str(settings.data_dir), 0, f"cannot serve: {settled.reason}")
-        if not settings.read_only:
-            for tube in settings.tubes:
+        self.shell.flush()
+
+    def _create_tubes(self, made: Transition) -> None:
+        """Tubes of the configuration that are not there yet, whenever the node begins to serve."""
+        if made.target is not Role.RUNNING:
+            return
+        for tube in self.settings.tubes:
+            try:
                 opts = {**tube.options, "if_not_exists": True}
                 admin.create_tube(self.engine, tube.name, tube.type, opts)
-            self.shell.flush()
+            except QueueError as error:
+                if not self.settings.peers:
+                    raise
+                self.report(f"tubes: {tube.name}: {error.text}")
+        self.shell.ask_flush()
+
+    def _arm_role(self, due_us: int | None) -> None:
+        """Call the role when its next deadline has come."""
+        if self._role_timer is not None:
+            self._role_timer.cancel()
+            self._role_timer = None
+        if due_us is not None:
+            wait = max(0.0, (due_us - self.clock.now()) / 1e6)
+            loop = asyncio.get_running_loop()
+            self._role_timer = loop.call_later(wait, self.role.feed, Tick())
+
+    # -- links -----------------------------------------------------------------------------------
+
+    def _subscribe(self, connection: Connection) -> None:
+        """The connection becomes the upstream's end of a link."""
+        wire = FeedSocket(connection.transport, self.peering.window_bytes)
+        connection.link = self.peering.accept(wire, connection.peer)
+
+    async def _tick_links(self) -> None:
+        """Heartbeats, silence, pair mode; often enough for the shortest of their times."""
+        seconds = min(0.25, self.settings.replication.heartbeat / 4)
+        while True:
+            await asyncio.sleep(seconds)
+            self.peering.tick()
+            self.shell.ask_flush()
+
+    def _snapshot_for_downstream(self) -> None:
+        def done(task: asyncio.Task[int]) -> None:
+            if task.cancelled() or task.exception() is not None:
+                self.report(f"no snapshot for a downstream: {task.exception()}")
+            else:
+                self.peering.source.snapshot_ready()
+
+        self.snapshots.start().add_done_callback(done)
 
     def _cfg_call(self, connection: Any, ticket: int, args: bytes) -> bytes | None:
         """`box.cfg{read_only = ...}`: the operator's switch over IPROTO."""
@@ -194,15 +274,15 @@ class Node:
         if read_only is None or read_only == self.core.read_only:
             return plugins.empty(ticket)
 
-        def done(settled: asyncio.Future[Settled]) -> None:
-            if settled.cancelled() or not settled.result().ok:
-                reason = "the node ends" if settled.cancelled() else settled.result().reason
+        def done(settled: Settled | None) -> None:
+            if settled is None or not settled.ok:
+                reason = "the node ends" if settled is None else settled.reason
                 connection.deliver(ticket, plugins.failure(f"read_only: {reason}"))
             else:
                 connection.send(plugins.empty(ticket))
             self.shell.ask_flush()
 
-        self.role.wish(read_only).add_done_callback(done)
+        self.role.wish(read_only, done=done)
         return None
 
     async def _start_admin(self, tls: ssl.SSLContext | None) -> None:
@@ -281,13 +361,20 @@ class Node:
         if self.admin_server is not None:
             self.backend.bus.close()
             await self.admin_server.stop()
+        await self.dialer.stop()
         await self.shell.drain(DRAIN_SECONDS)
+        self.peering.close()
         await self.snapshots.cancel()
         if self.storage.log is None and self.settings.snapshot.keep:
             writer = self.storage.new_snapshot(self.engine.lsn)
             snapshot_now(self.core, writer, self.engine.lsn)
         self.wal.close()
         self.logger.info("ended in good order")
+
+
+def _peer_tls(settings: Settings) -> ssl.SSLContext | None:
+    """Peers are spoken to as this node is: with TLS if it has it, showing its own certificate."""
+    return settings.tls.peer_context() if settings.tls is not None and settings.peers else None
 
 
 def new_uuid() -> bytes:

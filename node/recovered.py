@@ -7,21 +7,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.queue import Engine
 from model.errors import StorageError
 from model.record import Op, Record
+from replication.rescue import RescueNote, encode_rescue
 from spaces.store import ApplyError
+from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably, write_file
 from storage.files import FileDisk
 from storage.log import Log
-from storage.meta import Meta, open_meta, read_meta
-from storage.recovery import Recovered, open_log, recover
-from storage.segment import Term
-from storage.snapshot import SnapshotHeader, SnapshotWriter, prune, snapshot_names
+from storage.meta import Meta, open_meta, read_meta, replace_meta
+from storage.recovery import Recovered, open_log, recover, wipe
+from storage.segment import Term, segment_names
+from storage.snapshot import (
+    SnapshotHeader,
+    SnapshotWriter,
+    prune,
+    snapshot_names,
+    verify_snapshot,
+)
 
 if TYPE_CHECKING:
     from node.config import Settings
+
+#: A snapshot on its way from an upstream; what a crash leaves of it is removed at start.
+INCOMING = f"incoming{SUFFIX_IN_PROGRESS}"
 
 
 class _Sink:
@@ -58,7 +70,7 @@ class Storage:
     """An opened data directory."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, disk: FileDisk, recovered: Recovered
+        self, settings: Settings, engine: Engine, disk: Disk, recovered: Recovered
     ) -> None:
         self.settings = settings
         self.engine = engine
@@ -67,12 +79,112 @@ class Storage:
         self.meta: Meta = recovered.meta
         self.last_time_us = recovered.last_time_us
         self.log: Log | None = None
+        #: The first LSN some downstream lacks, None for nothing to keep.
+        self.retained: Callable[[], int | None] = lambda: None
+        self._incoming = -1
         if settings.wal.mode != "none":
             self.log = open_log(disk, recovered, settings.wal.segment_bytes)
 
     def open_term(self, term: tuple[Any, ...]) -> None:
         if self.log is not None:
             self.log.open_term(term, self.engine.lsn + 1)
+
+    # -- joining, cutting, replacing -------------------------------------------------------------
+
+    def adopt_cluster(self, cluster: bytes) -> None:
+        """A directory that holds no record yet becomes one of another cluster."""
+        self.meta = replace_meta(self.disk, replace(self.meta, cluster=cluster))
+        self._load()
+
+    def rewind(self, to_lsn: int, note: RescueNote) -> None:
+        """Rescue every record after `to_lsn`, cut them off, and load what is left.
+
+        Where no snapshot is old enough everything is rescued and nothing is left. In this order
+        an interruption at any point leaves a directory that recovers and is told to rewind again.
+        """
+        assert self.log is not None
+        disk, log = self.disk, self.log
+        self._write_note(note)
+        kept = [name for name in snapshot_names(disk) if self.snapshot_lsn(name) <= to_lsn]
+        if kept or log.first_lsn == 1:
+            for name in snapshot_names(disk):
+                if name not in kept:
+                    remove_durably(disk, name)
+            log.truncate_from(to_lsn + 1)
+        else:
+            log.truncate_from(log.first_lsn)
+            wipe(disk)
+        self._load()
+
+    def _write_note(self, note: RescueNote) -> None:
+        if note.name in self.disk.list():
+            # An earlier attempt at this very cut knew more.
+            return
+        write_file(self.disk, note.name, encode_rescue(note, ()))
+
+    def begin_incoming(self, at: int) -> None:
+        """A snapshot of the upstream begins, or goes on at byte `at`."""
+        if at and self._incoming >= 0:
+            return
+        self.drop_incoming()
+        self._incoming = self.disk.create(INCOMING)
+
+    def write_incoming(self, offset: int, data: bytes) -> None:
+        assert self.disk.size(INCOMING) == offset
+        append_all(self.disk, self._incoming, data)
+
+    def drop_incoming(self) -> None:
+        if self._incoming >= 0:
+            self.disk.close(self._incoming)
+            self._incoming = -1
+        if INCOMING in self.disk.list():
+            self.disk.remove(INCOMING)
+
+    def install(self, name: str) -> None:
+        """The snapshot is complete: it takes the place of log and snapshots, then is loaded.
+
+        Its new name comes first: from then on recovery starts from it, whatever else is there.
+        """
+        disk = self.disk
+        disk.sync(self._incoming)
+        disk.close(self._incoming)
+        self._incoming = -1
+        if self.log is not None:
+            self.log.close()
+        disk.rename(INCOMING, name)
+        disk.sync_dir()
+        verify_snapshot(disk, name, self.meta.cluster)
+        for old in [*reversed(segment_names(disk)), *snapshot_names(disk)]:
+            if old != name:
+                remove_durably(disk, old)
+        self._load()
+
+    def _load(self) -> None:
+        """Memory and log are made anew from what the directory holds."""
+        engine = self.engine
+        if self.log is not None and self.log.failure is None:
+            self.log.close()
+        engine.reset()
+        self.recovered = recover(
+            self.disk,
+            _Sink(engine, self.disk.where),
+            strict_commit=self.settings.wal.mode == "fsync",
+        )
+        self.meta = self.recovered.meta
+        engine.lsn = self.recovered.last_lsn
+        engine.now = max(engine.now, self.recovered.last_time_us)
+        if self.log is not None:
+            self.log = open_log(self.disk, self.recovered, self.settings.wal.segment_bytes)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def snapshot_lsn(self, name: str) -> int:
+        return int(name.partition(".")[0])
+
+    def newest_snapshot(self, at_least: int) -> str | None:
+        """The newest snapshot that ends at `at_least` or later, None when there is none."""
+        names = snapshot_names(self.disk)
+        return names[-1] if names and self.snapshot_lsn(names[-1]) >= at_least else None
 
     def new_snapshot(self, start_lsn: int) -> SnapshotWriter:
         lineage = tuple(Term(*term) for term in self.engine.store.lineage)
@@ -81,10 +193,18 @@ class Storage:
         )
 
     def snapshot_published(self, end_lsn: int) -> None:
-        """A snapshot is on disk: older ones and the segments only they needed may go."""
+        """A snapshot is on disk: older ones and the segments nobody needs any more may go.
+
+        What a downstream still lacks is kept, up to so many bytes; then it will bootstrap.
+        """
         prune(self.disk, self.settings.snapshot.keep)
-        if self.log is not None:
-            self.log.trim(self._oldest_snapshot(end_lsn) + 1)
+        if self.log is None:
+            return
+        before = self._oldest_snapshot(end_lsn) + 1
+        wanted = self.retained()
+        if wanted is not None and self.log.size_bytes <= self.settings.replication.retain_bytes:
+            before = min(before, wanted)
+        self.log.trim(before)
 
     def _oldest_snapshot(self, end_lsn: int) -> int:
         names = snapshot_names(self.disk)

@@ -53,6 +53,8 @@ def execute(
         return authenticate(core, connection, sync, name)
     if rtype in _WATCHES:
         return watch(core, connection, sync, rtype, name)
+    if rtype == c.SUBSCRIBE:
+        return subscribe(core, connection, sync)
     raise refused(rtype, connection)
 
 
@@ -86,6 +88,16 @@ def authenticate(core: Core, connection: Connection, sync: int, body: dict[int, 
         core.engine.report(f"login of {user!r} from {connection.peer} refused")
         raise denied()
     core.log_in(connection, user)
+    return ok_reply(sync, {})
+
+
+def subscribe(core: Core, connection: Connection, sync: int) -> bytes:
+    """SUBSCRIBE: the connection becomes a replication link, once its reply has left."""
+    if core.on_subscribe is None:
+        raise QueueError(ER_UNSUPPORTED, "Tandem does not support replication of a node alone")
+    if not core.may_replicate(connection):
+        raise access_denied("Execute", "function", "replication", connection.user)
+    core.on_subscribe(connection)
     return ok_reply(sync, {})
 
 

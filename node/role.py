@@ -1,7 +1,7 @@
 """The role of this node, carried out: queue_state_fiber's effects against core, engine and log.
 
-The fiber decides, this does, step by step, and answers. A single node has no peers to ask or to
-tell; links to them hook in where `Facts`, `Follow` and `PublishFinalLsn` are.
+The fiber decides, this does, step by step, and answers. What concerns peers is asked of `links`.
+No loop and no clock: the rim feeds inputs, and a `Tick` when `arm` asked for one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,29 @@ from engine import lifecycle
 from model.errors import QueueError, StorageError
 from statemachine import effects as fx
 from statemachine.fiber import QueueStateFiber
-from statemachine.promotion import Facts
 from statemachine.roles import Role, Transition
 
 if TYPE_CHECKING:
     from node.config import Settings
     from node.core import Core
+    from node.peering import Peering
     from node.recovered import Storage
     from node.wal_writer import WalWriter
+
+
+#: Told how a wish ended: None when the node ends before it was carried out.
+WhenSettled = Callable[[fx.Settled | None], None]
 
 
 class RoleKeeper:
     """Feeds the fiber and does what it asks.
 
-    flush(): end the turn at hand. random_bytes(n): chance. log(text): one line. observers are told
-    of each transition.
+    flush(): end the turn at hand. random_bytes(n): chance. log(text): one line. arm(µs or None):
+    when the log's clock wants a `Tick`. links: both ends of all links, set before the first wish.
+    observers are told of each transition.
     """
+
+    links: Peering
 
     def __init__(
         self,
@@ -52,43 +59,61 @@ class RoleKeeper:
         self.flush = flush
         self.random_bytes = random_bytes
         self.log = log
+        self.arm: Callable[[int | None], None] = lambda _due_us: None
         self.observers: list[Callable[[Transition], None]] = []
         lineage = core.engine.store.lineage
-        self.fiber = QueueStateFiber(now(), term_number=lineage[-1][0] if lineage else 0)
+        self.fiber = QueueStateFiber(
+            now(),
+            term_number=lineage[-1][0] if lineage else 0,
+            startup_timeout_us=int(settings.replication.startup_timeout * 1e6),
+        )
         self._inbox: deque[fx.Input] = deque()
         self._feeding = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._waiting: deque[asyncio.Future[fx.Settled]] = deque()
+        self._waiting: deque[WhenSettled] = deque()
         self._released: lifecycle.Released = []
-        #: A step that is done once the log is durable up to an LSN: (step, LSN).
+        #: A step that is done once the log is committed up to an LSN: (step, LSN).
         self._awaited: tuple[int, int] | None = None
-        wal.on_durable = self.durable
+        #: Facts are wanted whenever one changes.
+        self._checking = False
 
     # -- inputs ----------------------------------------------------------------------------------
 
     def wish(
-        self, read_only: bool, *, force: bool = False, command: bool = True
-    ) -> asyncio.Future[fx.Settled]:
-        """Somebody wants the node (not) writable; resolves once that is reached or given up.
+        self,
+        read_only: bool,
+        *,
+        force: bool = False,
+        command: bool = True,
+        done: WhenSettled = lambda _settled: None,
+    ) -> None:
+        """Somebody wants the node (not) writable; `done` once that is reached or given up.
 
         A newer wish overtakes an older one, whose outcome is then the newer one's.
         """
-        settled: asyncio.Future[fx.Settled] = asyncio.get_running_loop().create_future()
-        self._waiting.append(settled)
+        self._waiting.append(done)
         self.core.read_only = read_only
         self.feed(fx.Wish(read_only, force, command))
-        return settled
 
     def fault(self, reason: str) -> None:
         """The log cannot be written any more."""
         self.feed(fx.Fault(reason))
 
-    def durable(self, lsn: int) -> None:
-        """The log is durable up to `lsn`."""
+    def committed(self, lsn: int) -> None:
+        """The log is committed up to `lsn`."""
         if self._awaited is not None and lsn >= self._awaited[1]:
             step, reached = self._awaited
             self._awaited = None
             self.feed(fx.Done(step, reached))
+
+    def progress(self) -> None:
+        """A fact that a promotion depends on may have changed."""
+        if self._checking:
+            self.feed(fx.Progress(self.links.facts()))
+
+    @property
+    def reigning(self) -> bool:
+        """From the opening of a term until WAITING: what is written here is a term's own."""
+        return self.fiber.notes.reigning and self.role in (Role.STARTUP, Role.RUNNING, Role.ENDING)
 
     def feed(self, item: fx.Input) -> None:
         """One input after the other, also those that effects give rise to."""
@@ -102,16 +127,7 @@ class RoleKeeper:
                     self._carry_out(effect)
         finally:
             self._feeding = False
-        self._arm()
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.fiber.due_us is not None:
-            wait = max(0.0, (self.fiber.due_us - self.now()) / 1e6)
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(wait, self.feed, fx.Tick())
+        self.arm(self.fiber.due_us)
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -130,39 +146,37 @@ class RoleKeeper:
             case fx.StateChanged():
                 self._changed(effect.transition)
             case fx.CheckSync():
-                self._inbox.append(fx.Progress(self.facts()))
+                self._checking = True
+                self.links.check()
+                self._inbox.append(fx.Progress(self.links.facts()))
             case fx.Settled():
                 waiting, self._waiting = self._waiting, deque()
-                for settled in waiting:
-                    if not settled.done():
-                        settled.set_result(effect)
+                for done in waiting:
+                    done(effect)
             case fx.AbandonCalls():
-                for connection in list(self.core.connections.values()):
-                    if connection.transport is not None:
-                        connection.transport.abort()
+                self._abandon()
             case fx.Follow():
-                pass
+                self.links.follow()
+
+    def _abandon(self) -> None:
+        """What is in memory goes to the log, unanswered: it may be acknowledged by nobody."""
+        self.flush()
+        self.wal.abandon()
+        for connection in list(self.core.connections.values()):
+            if connection.transport is not None and connection.link is None:
+                connection.transport.abort()
 
     def _changed(self, transition: Transition) -> None:
+        self._checking = self._checking and transition.target is Role.STARTUP
+        self._awaited = None
         self.core.set_state(transition.target.value)
         self.log(
             f"Queue state changed: {transition.target.value} (from {transition.origin.value} after "
             f"{transition.duration_us / 1e6:.3f} s: {transition.reason})"
         )
+        self.links.state_changed()
         for observer in self.observers:
             observer(transition)
-
-    def facts(self) -> Facts:
-        """What is known when a promotion is considered: on a single node, its own log."""
-        engine = self.core.engine
-        lineage = engine.store.lineage
-        last = lineage[-1] if lineage else None
-        return Facts(
-            engine.lsn,
-            last[0] if last else 0,
-            last[1] if last else None,
-            lawful=last is None or last[4] == self.settings.name,
-        )
 
     def _do(self, step: fx.Step) -> None:
         core, engine = self.core, self.core.engine
@@ -179,6 +193,7 @@ class RoleKeeper:
                 )
                 self._promote(term)
                 self._inbox.append(fx.TermOpened(step.number, term[1]))
+                self.links.term_opened(term)
             case fx.AwaitCommit():
                 self._await(step.step)
                 return
@@ -193,8 +208,13 @@ class RoleKeeper:
             case fx.Drain():
                 self._await(step.step)
                 return
-            case fx.StopFollowing() | fx.Promote() | fx.PublishFinalLsn():
-                pass
+            case fx.StopFollowing():
+                self.links.stop_following()
+                self._inbox.append(fx.Progress(self.links.facts()))
+            case fx.PublishFinalLsn():
+                self.links.publish_final(step.lsn, step.next_term)
+            case fx.Promote():
+                self.flush()
             case _:
                 raise AssertionError(f"unknown step {step}")
         self._inbox.append(done)
@@ -204,12 +224,9 @@ class RoleKeeper:
 
         The record is memory's business until the turn ends; only the segment is begun here.
         """
-        core, engine, queue = self.core, self.core.engine, self.settings.queue
+        engine, queue = self.core.engine, self.settings.queue
         engine.now = max(engine.now, self.now())
-        # What was still going on under the old term is written under it.
-        self.flush()
-        self.storage.open_term(term)
-        core.term, core.term_id = term[0], term[1]
+        self._begin_term(term)
         said = queue.model_fields_set
         # What the configuration leaves out stays as the last call of queue.cfg made it.
         self._released = engine.promote(
@@ -220,12 +237,44 @@ class RoleKeeper:
         if self._released:
             self.log(f"released {len(self._released)} tasks nobody holds any more")
 
+    def _begin_term(self, term: tuple[Any, ...]) -> None:
+        # What was still going on under the old term is written under it.
+        self.flush()
+        try:
+            self.storage.open_term(term)
+        except StorageError as error:
+            if self.storage.log is not None and self.storage.log.failure is not None:
+                self.wal.fail(error)
+            raise
+        self.core.term, self.core.term_id = term[0], term[1]
+
+    def reopen(self, solo: bool) -> None:
+        """A further term of this reign: pair mode goes on alone, or with a replica again."""
+        engine = self.core.engine
+        term = (
+            self.fiber.notes.known_number + 1,
+            self.random_bytes(16),
+            engine.store.lineage[-1][1],
+            engine.lsn + 1,
+            self.settings.name,
+            solo,
+        )
+        try:
+            self._begin_term(term)
+        except StorageError as error:
+            self.log(f"term {term[0]} was not opened: {error}")
+            return
+        engine.open_term(term)
+        self.feed(fx.TermOpened(term[0], term[1]))
+        self.links.term_opened(term)
+        self.flush()
+
     def _await(self, step: int) -> None:
-        """Done once everything recorded so far is durable."""
+        """Done once everything recorded so far is committed."""
         self._awaited = (step, self.core.engine.lsn)
         self.flush()
-        if self._awaited is not None and self.wal.durable_lsn >= self._awaited[1]:
-            self.durable(self.wal.durable_lsn)
+        if self._awaited is not None and self.wal.commit_lsn >= self._awaited[1]:
+            self.committed(self.wal.commit_lsn)
 
     @property
     def role(self) -> Role:
@@ -233,7 +282,25 @@ class RoleKeeper:
 
     def close(self) -> None:
         """The node ends: no more ticks; who still waits is not left hanging."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for settled in self._waiting:
+        self.arm(None)
+        waiting, self._waiting = self._waiting, deque()
+        for done in waiting:
+            done(None)
+
+
+async def wished(
+    role: RoleKeeper, read_only: bool, *, force: bool = False, command: bool = True
+) -> fx.Settled:
+    """`wish`, for those who can wait. Cancelled when the node ends before."""
+    settled: asyncio.Future[fx.Settled] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: fx.Settled | None) -> None:
+        if settled.done():
+            return
+        if outcome is None:
             settled.cancel()
+        else:
+            settled.set_result(outcome)
+
+    role.wish(read_only, force=force, command=command, done=done)
+    return await settled

@@ -13,6 +13,7 @@ from typing import Any
 from node.clock import LogClock
 from node.connection import Connection
 from node.core import Core, Turn
+from node.dialer import close_soon
 from node.wal_writer import WalWriter
 from wire.greeting import greeting
 
@@ -102,8 +103,6 @@ class Shell:
 
     def release(self, turn: Turn) -> None:
         """Send replies whose records are as durable as promised."""
-        if turn.last_lsn > self.core.commit_lsn:
-            self.core.commit_lsn = turn.last_lsn
         limit = self.core.limits.output_bytes_max
         for connection, data in turn.replies:
             transport = connection.transport
@@ -193,6 +192,21 @@ class Shell:
             await asyncio.sleep(0.005)
 
 
+class FeedSocket:
+    """The wire of a downstream: a connection that SUBSCRIBE has switched over."""
+
+    def __init__(self, transport: Any, window_bytes: int) -> None:
+        self.transport = transport
+        self.transport.set_write_buffer_limits(high=2 * window_bytes)
+
+    def write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def close(self) -> None:
+        close_soon(self.transport)
+
+
 class Socket(asyncio.Protocol):
     """One accepted socket: bytes to the core, back-pressure, deadlines."""
 
@@ -233,6 +247,10 @@ class Socket(asyncio.Protocol):
         shell = self.shell
         self.heard = shell.loop.time()
         self.spoken = True
+        if connection.link is not None:
+            connection.link.receive(data)
+            shell.ask_flush()
+            return
         shell.core.receive(connection, data, shell.clock.now())
         if not connection.decoder.pending:
             self.stuck_since = None
@@ -256,6 +274,8 @@ class Socket(asyncio.Protocol):
         self.connection = None
         connection.socket = None
         connection.transport = None
+        if connection.link is not None:
+            connection.link.lost()
         shell = self.shell
         shell.core.disconnect(connection, shell.clock.now())
         shell.ask_flush()
@@ -264,7 +284,7 @@ class Socket(asyncio.Protocol):
         """Close a connection that dawdles over a frame, says nothing at first, or went silent."""
         connection = self.connection
         shell = self.shell
-        if connection is None:
+        if connection is None or connection.link is not None:
             return
         if connection.closing and now - self.heard > shell.handshake_s:
             self._expire("it does not read why it is being closed")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -46,6 +47,7 @@ class Snapshots:
         self.last_lsn = 0
         self.longest_pause_s = 0.0
         self._at_bytes = 0
+        self._finishing: futures.Future[str] | None = None
         self._pool = ThreadPoolExecutor(1, "snapshot")
 
     def start(self) -> asyncio.Task[int]:
@@ -111,10 +113,24 @@ class Snapshots:
             writer.abort()
             raise failed or StorageError("snapshot", 0, "the log failed while it was written")
         time_us = core.engine.now
-        await loop.run_in_executor(self._pool, writer.finish, end, time_us)
+        self._finishing = self._pool.submit(writer.finish, end, time_us)
+        try:
+            await asyncio.wrap_future(self._finishing)
+        finally:
+            self._finishing = None
         self.last_lsn = end
         self.published(end)
         return end
+
+    def invalidate(self) -> None:
+        """The state is about to be replaced: a snapshot under way must not show half of each.
+
+        One whose end is being written in the other thread is waited for: it is whole.
+        """
+        if self.running is not None and not self.running.done():
+            self.running.cancel()
+        if self._finishing is not None:
+            futures.wait([self._finishing])
 
     async def cancel(self) -> None:
         """Give up a snapshot under way; the next start finds and removes what is left of it."""

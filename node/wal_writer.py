@@ -1,20 +1,22 @@
-"""From frames to durable: one write per event-loop turn, fdatasync off the loop, replies after.
+"""From frames to durable and committed: one write per turn of the loop, replies after.
 
-`submit` takes a turn; its replies are released, in order, once everything before them is as
-durable as `wal.mode` promises. The first failure of a write or sync ends the node.
+`submit` takes a turn of this node, `append` and `appended` a frame of an upstream. Replies are
+released, in order, once everything before them is as durable as `wal.mode` promises and, in pair
+mode, confirmed by a replica. The first failure of a write or sync ends the node.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from functools import partial
 from time import perf_counter
 
 from model.errors import StorageError
+from node.clock import monotonic_us
 from node.core import Turn
+from node.syncer import Syncer, SyncThread
+from replication.commit import CommitPoint
 from storage.log import Log
 
 #: How many turns of the loop a sync waits at most for what already waits in sockets.
@@ -25,7 +27,9 @@ class WalWriter:
     """Group commit.
 
     mode: none, write or fsync. release(turn): send its replies. failed(error): stop the node.
-    frames go to `listeners` as they are written (snapshots, downstreams).
+    frames go to `listeners` as they are written (snapshots, downstreams). gate: the commit point
+    of a reign in pair mode, None when durable here is enough. on_durable, on_commit: told how far
+    the log is.
     """
 
     def __init__(
@@ -34,27 +38,37 @@ class WalWriter:
         mode: str,
         release: Callable[[Turn], None],
         failed: Callable[[StorageError], None],
+        syncer: Syncer | None = None,
+        now: Callable[[], int] = monotonic_us,
     ) -> None:
         assert mode == "none" or log is not None
         self.log = log
         self.mode = mode
         self.release = release
         self.failed = failed
+        self.now = now
         self.broken = False
         self.closed = False
         self.durable_lsn = 0
         self.written_lsn = 0
+        self.commit_lsn = 0
+        self.gate: CommitPoint | None = None
+        #: This node writes only what upstreams send: they say what is committed.
+        self.following = False
         self.listeners: list[Callable[[bytes, int], None]] = []
         self.bytes_written = 0
         self.on_durable: Callable[[int], None] = lambda _lsn: None
+        self.on_commit: Callable[[int], None] = lambda _lsn: None
         self.sync_seconds: Callable[[float], None] = lambda _seconds: None
-        self._jobs: SimpleQueue[tuple[int, float] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._syncer = syncer or SyncThread()
         self._parked: deque[Turn] = deque()
         self._syncing = False
         self._gathering = False
         self._unsynced = False
+        #: How often the log was cut or replaced: a sync begun before proves nothing after.
+        self._epoch = 0
+
+    # -- this node's own turns -------------------------------------------------------------------
 
     def submit(self, turn: Turn, time_us: int) -> None:
         """Write the turn's frame, if any, and release its replies when they may leave."""
@@ -62,63 +76,92 @@ class WalWriter:
             return
         frame = turn.frame
         if frame is not None:
-            try:
-                if self.log is not None:
-                    self.log.append(frame, turn.first_lsn, turn.last_lsn, time_us)
-            except StorageError as error:
-                self._fail(error)
+            if not self.append(frame, turn.first_lsn, turn.last_lsn, time_us):
                 return
-            self.written_lsn = turn.last_lsn
-            self.bytes_written += len(frame)
             for listener in list(self.listeners):
                 listener(frame, turn.last_lsn)
-        if self.mode != "fsync":
-            self.durable_lsn = self.written_lsn
+        else:
+            turn.last_lsn = self.written_lsn
+        if self.mode != "fsync" and self.gate is None:
             self.release(turn)
             if frame is not None:
-                self.on_durable(self.durable_lsn)
+                self._reached()
             return
-        if frame is None:
-            if self.durable_lsn >= self.written_lsn:
+        if frame is None and not self._parked:
+            known = self.durable_lsn if self.gate is None else self.commit_lsn
+            if turn.last_lsn <= known:
                 self.release(turn)
                 return
-            turn.last_lsn = self.written_lsn
-        else:
-            self._unsynced = True
         self._parked.append(turn)
-        self._sync()
+        if frame is not None:
+            self._reached()
+        if self.mode == "fsync":
+            self._sync()
+
+    # -- frames, whoever made them ---------------------------------------------------------------
+
+    def append(self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int) -> bool:
+        """Write a frame to the log; False when that failed and the node is ending."""
+        if self.log is not None:
+            try:
+                self.log.append(frame, first_lsn, last_lsn, time_us)
+            except StorageError as error:
+                self.fail(error)
+                return False
+        self.written_lsn = last_lsn
+        self.bytes_written += len(frame)
+        if self.mode == "fsync":
+            self._unsynced = True
+        return True
+
+    def appended(self, frame: bytes, last_lsn: int) -> None:
+        """A frame of an upstream was written and its records applied."""
+        for listener in list(self.listeners):
+            listener(frame, last_lsn)
+        self._reached()
+        if self.mode == "fsync":
+            self._sync()
+
+    def _reached(self) -> None:
+        """What was written is durable at once where nothing is synced."""
+        if self.mode != "fsync":
+            self.durable_lsn = self.written_lsn
+            self._durable()
+
+    def _durable(self) -> None:
+        self.on_durable(self.durable_lsn)
+        if self.gate is not None:
+            self.gate.own(self.durable_lsn, self.now())
+        self.advance()
+
+    def advance(self) -> None:
+        """The commit point may have moved: release what it covers."""
+        gate = self.gate
+        lsn = self.durable_lsn if gate is None else gate.commit_lsn
+        if lsn > self.commit_lsn and not self.following:
+            self.commit_lsn = lsn
+            self.on_commit(lsn)
+        parked = self._parked
+        while parked and parked[0].last_lsn <= lsn:
+            self.release(parked.popleft())
+
+    # -- syncs -----------------------------------------------------------------------------------
 
     def _sync(self) -> None:
         if not self._unsynced or self._syncing or self._gathering or self.broken:
             return
-        if self._thread is None:
-            self._loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._sync_jobs, name="fdatasync", daemon=True)
-            self._thread.start()
+        assert self.log is not None
         self._unsynced = False
         self._syncing = True
-        self._jobs.put((self.written_lsn, perf_counter()))
+        synced = partial(self._synced, self._epoch, self.written_lsn, perf_counter())
+        self._syncer.begin(self.log.sync, synced)
 
-    def _sync_jobs(self) -> None:
-        """The other thread: one sync after the other."""
-        assert self.log is not None
-        assert self._loop is not None
-        while (job := self._jobs.get()) is not None:
-            error: Exception | None = None
-            try:
-                self.log.sync()
-            except Exception as caught:
-                error = caught
-            try:
-                self._loop.call_soon_threadsafe(self._synced, *job, error)
-            except RuntimeError:
-                # The loop has ended: nobody waits for this sync any more.
-                return
-
-    def _synced(self, covers: int, started: float, error: Exception | None) -> None:
+    def _synced(self, epoch: int, covers: int, started: float, error: Exception | None) -> None:
+        if epoch != self._epoch:
+            return
         self._syncing = False
         if error is not None:
-            self._fail(
+            self.fail(
                 error if isinstance(error, StorageError) else StorageError("log", 0, str(error))
             )
             return
@@ -126,14 +169,11 @@ class WalWriter:
             return
         self.sync_seconds(perf_counter() - started)
         self.durable_lsn = max(self.durable_lsn, covers)
+        self._durable()
         self._publish()
-        parked = self._parked
-        while parked and parked[0].last_lsn <= self.durable_lsn:
-            self.release(parked.popleft())
-        self.on_durable(self.durable_lsn)
-        if self._unsynced and self._loop is not None:
+        if self._unsynced and not self.broken:
             self._gathering = True
-            self._loop.call_soon(self._gather, self.written_lsn, 0, 0)
+            self._syncer.soon(partial(self._gather, self.written_lsn, 0, 0))
 
     def _gather(self, seen: int, turns: int, idle: int) -> None:
         """Go on reading what already waits, so that the next sync is for all of it.
@@ -142,22 +182,22 @@ class WalWriter:
         GATHER_TURNS in all, end it.
         """
         idle = 0 if self.written_lsn > seen else idle + 1
-        if idle < 2 and turns < GATHER_TURNS and self._loop is not None and not self.broken:
-            self._loop.call_soon(self._gather, self.written_lsn, turns + 1, idle)
+        if idle < 2 and turns < GATHER_TURNS and not self.broken:
+            self._syncer.soon(partial(self._gather, self.written_lsn, turns + 1, idle))
             return
         self._gathering = False
         self._sync()
 
     def _publish(self) -> None:
-        """Leave word beside the log how far it was acknowledged."""
+        """Leave word beside the log how far it was acknowledged, as far as that is on the disk."""
         assert self.log is not None
         try:
-            self.log.publish_commit(self.durable_lsn)
+            self.log.publish_commit(min(self.commit_lsn, self.durable_lsn))
         except StorageError as error:
-            self._fail(error)
+            self.fail(error)
 
     def settle(self) -> None:
-        """Now and then in write mode: publish, and sync so that a roll finds little to do."""
+        """Now and then: publish, and in write mode sync so that a roll finds little to do."""
         if self.log is None or self.broken or self.closed:
             return
         self._publish()
@@ -165,7 +205,33 @@ class WalWriter:
             self._unsynced = True
             self._sync()
 
-    def _fail(self, error: StorageError) -> None:
+    # -- the log is cut, the node ends -----------------------------------------------------------
+
+    def committed(self, lsn: int) -> None:
+        """An upstream says that all up to `lsn` of this log is committed."""
+        if lsn > self.commit_lsn:
+            self.commit_lsn = lsn
+            self.on_commit(lsn)
+
+    def abandon(self) -> None:
+        """Nothing that still waits for its commit is answered any more."""
+        self._parked.clear()
+
+    def pause(self) -> None:
+        """Before the log is cut or replaced: no sync is running, and none that ran counts."""
+        self._syncer.wait()
+        self._epoch += 1
+        self._syncing = self._unsynced = False
+
+    def replaced(self, log: Log, last_lsn: int) -> None:
+        """The log is another one, durable up to its end; who waits to read is answered."""
+        self.log = log
+        self.written_lsn = self.durable_lsn = last_lsn
+        self.commit_lsn = min(self.commit_lsn, last_lsn)
+        while self._parked:
+            self.release(self._parked.popleft())
+
+    def fail(self, error: StorageError) -> None:
         """Stop acknowledging first, explain second; a failed sync is never tried again."""
         self.broken = True
         self._parked.clear()
@@ -178,9 +244,7 @@ class WalWriter:
     def close(self) -> None:
         """Everything written becomes durable; blocking, for a node that ends."""
         self.closed = True
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join()
+        self._syncer.close()
         if self.log is not None and not self.broken:
-            self.log.publish_commit(self.durable_lsn)
+            self._publish()
             self.log.close()

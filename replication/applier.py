@@ -9,6 +9,7 @@ from model.record import HEADER_SIZE, FrameError, decode_header
 from replication.decisions import (
     Alarm,
     Append,
+    Asked,
     Decision,
     HandedOff,
     Idle,
@@ -32,6 +33,7 @@ from replication.messages import (
     SILENT,
     WRONG_CLUSTER,
     Ack,
+    Ask,
     Bye,
     Fence,
     Frame,
@@ -146,6 +148,8 @@ class Applier:
             return self._heartbeat(message, now_us, clock_us)
         if isinstance(message, Fence):
             return [SeenTerm(message.term_number, message.term_id, False)]
+        if isinstance(message, Ask):
+            return [Asked(message.read_only, message.reason)]
         if isinstance(message, Handoff):
             self._upstream_at(message.barrier_lsn, now_us)
             return [HandedOff(message.term_number, message.barrier_lsn)]

@@ -133,6 +133,14 @@ class HandedOff:
     barrier_lsn: int
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An operator's switch-over, carried out by the upstream, wants this node (not) writable."""
+
+    read_only: bool
+    reason: str
+
+
 Decision = (
     Append
     | Rewind
@@ -146,4 +154,5 @@ Decision = (
     | Idle
     | SeenTerm
     | HandedOff
+    | Asked
 )

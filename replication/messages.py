@@ -189,6 +189,17 @@ class Bye:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The sender carries out an operator's switch-over: become (not) writable.
+
+    The answer is the state, in the heartbeats that follow.
+    """
+
+    read_only: bool
+    reason: str
+
+
 Message = (
     Hello
     | Welcome
@@ -201,6 +212,7 @@ Message = (
     | Fence
     | Handoff
     | Bye
+    | Ask
 )
 TYPES: dict[int, type[Message]] = {
     1: Hello,
@@ -214,5 +226,6 @@ TYPES: dict[int, type[Message]] = {
     9: Fence,
     10: Handoff,
     11: Bye,
+    12: Ask,
 }
 LENGTH = struct.Struct(">I")

@@ -219,6 +219,20 @@ class Store:
                 if self.spaces.get(space_id) is not space:
                     break
 
+    def reset(self) -> None:
+        """Forget every row, created space, timer and term: the state is about to be loaded anew."""
+        self.rollback()
+        for space in list(self.spaces.values()):
+            if space.id < SPACE_ID_FIRST:
+                space.clear()
+                space.next_id = 0
+        for space in [s for s in self.spaces.values() if s.id >= SPACE_ID_FIRST]:
+            self.forget(space)
+        self.timers.clear()
+        self.given_up.clear()
+        self.next_space_id = SPACE_ID_FIRST
+        self.lineage.clear()
+
     def check(self) -> None:
         for space in self.spaces.values():
             space.check()

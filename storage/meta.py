@@ -84,6 +84,12 @@ def open_meta(disk: Disk, cluster: bytes, node: bytes, created_us: int) -> Meta:
     return meta
 
 
+def replace_meta(disk: Disk, meta: Meta) -> Meta:
+    """Give a directory that holds nothing yet another identity. Raises `StorageError`."""
+    write_file(disk, META_NAME, encode_meta(meta))
+    return meta
+
+
 def encode_meta(meta: Meta) -> bytes:
     value = {
         "version": meta.version,

@@ -82,6 +82,8 @@ def _replication(settings: Settings) -> Iterator[Problem]:
         yield ("peers",), f"{peer} is given twice"
     if settings.listen_port and settings.listen in settings.peers:
         yield ("peers",), f"{settings.listen} is this node itself"
+    if settings.peers and settings.wal.mode == "none":
+        yield ("peers",), "need a log to follow: set wal.mode to write or fsync"
     if replication.ack == "pair" and not settings.peers:
         yield ("replication", "ack"), "pair needs at least one of peers"
     if replication.password_env is not None and replication.user is None:

@@ -124,6 +124,13 @@ class Replication(Section):
         GIB,
         "What may be under way to one replica before it confirms.",
     )
+    retain_bytes: Bytes = size(
+        GIB,
+        MIB,
+        1 << 50,
+        "How much log is kept at most for a replica that is away; one that lacks more gets a "
+        "snapshot.",
+    )
 
 
 class Queue(Section):
@@ -243,6 +250,17 @@ class Tls(Section):
         if self.client_ca is not None:
             context.load_verify_locations(self.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def peer_context(self) -> ssl.SSLContext:
+        """For links to peers: they must show a certificate of the same authority.
+
+        That is `client_ca`; without it the node's own certificate file, for peers that share it.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.client_ca or self.cert)
+        password = os.environ.get(self.key_password_env or "", "")
+        context.load_cert_chain(self.cert, self.key, password=lambda: password)
         return context
 
 

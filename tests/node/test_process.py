@@ -222,26 +222,6 @@ def test_a_second_process_on_the_same_directory_is_refused(node: Process, tmp_pa
     assert str(node.process.pid) in done.stderr.decode()
 
 
-def test_peers_are_refused_as_long_as_nothing_would_follow_them(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            TANDEMQ,
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--peer",
-            "127.0.0.1:3302",
-            "--data-dir",
-            str(tmp_path / "data"),
-        ],
-        capture_output=True,
-        timeout=20,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "does not link nodes yet" in done.stderr.decode()
-
-
 def test_sigterm_under_waiting_clients_ends_within_five_seconds(node: Process) -> None:
     import time
 

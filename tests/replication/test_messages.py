@@ -18,6 +18,7 @@ from replication.messages import (
     REWIND,
     TYPES,
     Ack,
+    Ask,
     Bye,
     Fence,
     Frame,
@@ -48,6 +49,7 @@ SAMPLES: list[Message] = [
     Fence(5, A),
     Handoff(6, 1234),
     Bye(3, "because"),
+    Ask(True, "switch-over to b"),
 ]
 STREAM = b"".join(encode(message) for message in SAMPLES)
 

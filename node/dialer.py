@@ -1,0 +1,219 @@
+"""Reaching the peers: connect, log in, SUBSCRIBE, then bytes to and from the link; again and again.
+
+One task a peer. What a link means is decided by `node.peering`; here is only the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+from tenacity.wait import wait_exponential_jitter
+
+from wire import client
+from wire.constants import SUBSCRIBE
+from wire.greeting import GREETING_BYTES
+
+if TYPE_CHECKING:
+    from node.config import Settings
+    from node.links import Follow
+    from node.peering import Peering
+
+#: A peer that does not answer a step of the log-in within this time is tried again, in seconds.
+ANSWER_SECONDS = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 3.0
+#: After a refusal by name the peer is asked again this slowly, in seconds.
+REFUSED_PAUSE = 2.0
+#: A closed link's last words that nobody reads are not waited for longer than this, in seconds.
+LINGER_SECONDS = 1.0
+_FAILURES = (OSError, TimeoutError, client.ClientError, EOFError)
+
+
+class Dialer:
+    """Keeps a link to every configured peer."""
+
+    def __init__(self, peering: Peering, settings: Settings, tls: ssl.SSLContext | None) -> None:
+        self.peering = peering
+        self.user = settings.replication.user
+        variable = settings.replication.password_env
+        self._password = os.environ[variable] if variable else ""
+        self.tls = tls
+        self._nudges = {address: asyncio.Event() for address in settings.peers}
+        self._tasks: list[asyncio.Task[None]] = []
+        peering.redial = self.redial
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._keep(address)) for address in self._nudges]
+
+    def redial(self) -> None:
+        """Do not wait out a pause: peers without a link are tried now."""
+        for nudge in self._nudges.values():
+            nudge.set()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _keep(self, address: str) -> None:
+        nudge, peer = self._nudges[address], self.peering.peers[address]
+        quick = 0
+        while True:
+            socket = await self._reach(address)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await socket.ended.wait()
+            # A link that ends at once, time and again, must not become a busy loop.
+            quick = quick + 1 if loop.time() - began < 1.0 else 0
+            if peer.refused:
+                pause = REFUSED_PAUSE
+            elif peer.again:
+                pause = 0.0 if quick < 3 else min(FIRST_PAUSE * 2**quick, 1.0)
+            else:
+                pause = min(FIRST_PAUSE * 2**quick, LONGEST_PAUSE)
+            await _pause(nudge, pause)
+
+    async def _reach(self, address: str) -> PeerSocket:
+        """Try until a link stands."""
+        nudge = self._nudges[address]
+        wait = wait_exponential_jitter(FIRST_PAUSE, LONGEST_PAUSE, jitter=FIRST_PAUSE)
+
+        def tell(state: RetryCallState) -> None:
+            assert state.outcome is not None
+            self.peering.tried(address, _why(state.outcome.exception()))
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_FAILURES),
+            wait=wait,
+            sleep=lambda seconds: _pause(nudge, seconds),
+            before_sleep=tell,
+        )
+        socket: PeerSocket = await retrying(self._connect, address)
+        return socket
+
+    async def _connect(self, address: str) -> PeerSocket:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            _, socket = await loop.create_connection(
+                lambda: PeerSocket(self.peering.window_bytes),
+                host.strip("[]"),
+                int(port),
+                ssl=self.tls,
+                server_hostname=host.strip("[]") if self.tls else None,
+            )
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._log_in(socket)
+        except BaseException:
+            socket.transport.abort()
+            raise
+        socket.link = self.peering.connect(address, socket)
+        socket.hand_over()
+        return socket
+
+    async def _log_in(self, socket: PeerSocket) -> None:
+        salt = client.salt_of(await socket.read(GREETING_BYTES))
+        if self.user is not None:
+            await self._ask(socket, client.auth_request(self.user, self._password, salt))
+        await self._ask(socket, client.request(SUBSCRIBE, {}))
+
+    async def _ask(self, socket: PeerSocket, packet: bytes) -> None:
+        socket.write(packet)
+        length = client.reply_length(await socket.read(client.LENGTH_BYTES))
+        client.check_reply(await socket.read(length))
+
+
+def _why(error: BaseException | None) -> str:
+    """One line, the same for the same cause."""
+    if isinstance(error, TimeoutError):
+        return "does not answer"
+    if isinstance(error, EOFError):
+        return "closed the connection during the log-in"
+    if isinstance(error, OSError) and error.errno:
+        return f"cannot be reached: {os.strerror(error.errno)}"
+    return str(error)
+
+
+async def _pause(nudge: asyncio.Event, seconds: float) -> None:
+    """Wait, but not longer than until the nudge."""
+    nudge.clear()
+    try:
+        async with asyncio.timeout(seconds * random.uniform(0.8, 1.2)):
+            await nudge.wait()
+    except TimeoutError:
+        pass
+
+
+def close_soon(transport: Any) -> None:
+    """Send what was written, but do not wait for a peer that does not read it."""
+    transport.close()
+    asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
+
+
+class PeerSocket(asyncio.Protocol):
+    """One outgoing connection: first read by the log-in, then by the link."""
+
+    def __init__(self, window_bytes: int) -> None:
+        self.link: Follow | None = None
+        self.ended = asyncio.Event()
+        self._high = 2 * window_bytes
+        self._buffer = bytearray()
+        self._more = asyncio.Event()
+        self._gone = False
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.transport.set_write_buffer_limits(high=self._high)
+
+    async def read(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            if self._gone:
+                raise asyncio.IncompleteReadError(bytes(self._buffer), size)
+            self._more.clear()
+            await self._more.wait()
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
+    def hand_over(self) -> None:
+        """What comes from here on is the link's."""
+        if self._gone:
+            assert self.link is not None
+            self.link.lost()
+            self.ended.set()
+        elif self._buffer:
+            data, self._buffer = bytes(self._buffer), bytearray()
+            self.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self.link is None:
+            self._buffer += data
+            self._more.set()
+        else:
+            self.link.receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        self._more.set()
+        if self.link is not None:
+            self.link.lost(
+                f"the connection was lost: {exc}" if exc else "the connection was closed"
+            )
+            self.ended.set()
+
+    # -- Wire ------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if not self._gone:
+            self.transport.write(data)
+
+    def close(self) -> None:
+        close_soon(self.transport)
+        self.ended.set()

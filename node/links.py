@@ -1,0 +1,371 @@
+"""The two ends of one link, joined to this node: messages in, their consequences, messages out.
+
+`Feed` is the upstream's end, `Follow` the downstream's. Bytes come from a `Wire`, whatever it is;
+what a link decides is done by the node's one `Peering`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from model.record import FrameHeader
+from replication.applier import Applier
+from replication.codec import MessageDecoder, encode
+from replication.decisions import Idle, Refused, Resubscribe
+from replication.followed import FollowedLog
+from replication.messages import (
+    AGAIN,
+    BOOTSTRAP,
+    CONTINUE,
+    GARBAGE,
+    IDLE,
+    REFUSE,
+    STOPPING,
+    Ack,
+    Ask,
+    Bye,
+    Fence,
+    Handoff,
+    Heartbeat,
+    Hello,
+    LinkError,
+    Message,
+    SnapshotBegin,
+    Welcome,
+)
+from replication.pulse import Pulse
+from replication.relay import Mode, Relay
+
+if TYPE_CHECKING:
+    from node.peering import Peering
+
+
+class Wire(Protocol):
+    """A connected socket: ordered bytes out; `close` sends what was written first."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Link:
+    """What both ends share. problem: why the link ended, empty while it lives."""
+
+    def __init__(self, peering: Peering, wire: Wire, address: str) -> None:
+        self.peering = peering
+        self.wire = wire
+        self.address = address
+        self.decoder = MessageDecoder()
+        self.problem = ""
+        self.ended = False
+        self.beat: Heartbeat | None = None
+        #: The peer's end of log and whether it writes, newer than its last heartbeat.
+        self.peer_lsn = 0
+
+    def send(self, *messages: Message) -> None:
+        if self.ended:
+            return
+        for message in messages:
+            self.wire.write(encode(message))
+
+    def receive(self, data: bytes) -> None:
+        """What a read delivered. Garbage ends the link, what came before it counts."""
+        try:
+            for message in self.decoder.feed(data):
+                self.take(message)
+                if self.ended:
+                    return
+        except LinkError as error:
+            self.end(error.code, error.reason)
+            return
+        self.taken()
+
+    def take(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def taken(self) -> None:
+        """Everything a read delivered was taken."""
+
+    def end(self, code: int, reason: str, tell: bool = True) -> None:
+        """Close the link, with a BYE unless the other side said it."""
+        if self.ended:
+            return
+        if tell:
+            self.send(Bye(code, reason))
+        self.problem = reason
+        self.ended = True
+        self.wire.close()
+        self.peering.link_ended(self, code)
+
+    def lost(self, reason: str = "the connection was lost") -> None:
+        """The socket is gone."""
+        if not self.ended:
+            self.problem = reason
+            self.ended = True
+            self.peering.link_ended(self, 0)
+
+
+class Feed(Link):
+    """The upstream's end: from HELLO on it hands the log to one downstream, or waits idle."""
+
+    def __init__(self, peering: Peering, wire: Wire, address: str) -> None:
+        super().__init__(peering, wire, address)
+        self.pulse: Pulse = peering.new_pulse()
+        self.hello: Hello | None = None
+        self.relay: Relay | None = None
+        #: A snapshot for this downstream is still to be written.
+        self.bootstrapping = False
+        self._pumping = False
+        self._snapshot: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.hello.node_name if self.hello is not None else self.address
+
+    @property
+    def idle(self) -> bool:
+        return self.hello is not None and self.relay is None and not self.bootstrapping
+
+    # -- from the downstream ---------------------------------------------------------------------
+
+    def take(self, message: Message) -> None:
+        now = self.peering.mono()
+        self.pulse.heard(now)
+        if self.hello is None:
+            if not isinstance(message, Hello):
+                raise LinkError(f"{type(message).__name__} before HELLO")
+            self._greet(message)
+        elif isinstance(message, Ack):
+            self._acked(message, now)
+        elif isinstance(message, Heartbeat):
+            self.beat = message
+            self.peer_lsn = message.last_lsn
+            if self.relay is not None:
+                self.relay.heard(now)
+            self.peering.beat(self, message)
+        elif isinstance(message, Fence):
+            self.peering.seen_term(message.term_number, message.term_id, False, self.name)
+        elif isinstance(message, Ask):
+            self.peering.asked(message.read_only, f"{self.name}: {message.reason}")
+        elif isinstance(message, Bye):
+            self.end(message.code, message.reason or "the downstream left", tell=False)
+        else:
+            raise LinkError(f"{type(message).__name__} is not for an upstream")
+
+    def _greet(self, hello: Hello) -> None:
+        peering = self.peering
+        self.hello = hello
+        self.peer_lsn = hello.last_lsn
+        welcome = peering.source.welcome(hello)
+        self.send(welcome)
+        if welcome.answer == REFUSE:
+            self.end(welcome.code, welcome.reason, tell=False)
+        elif welcome.answer == CONTINUE:
+            log = peering.log
+            backlog = peering.source.bytes_from(welcome.lsn)
+            self.relay = Relay(
+                welcome.lsn,
+                log.last_lsn,
+                self.pulse,
+                window_bytes=peering.window_bytes,
+                read_bytes=min(1 << 20, peering.window_bytes),
+                backlog_bytes=backlog,
+            )
+        elif welcome.answer == BOOTSTRAP:
+            self.bootstrapping = True
+        if not self.ended:
+            peering.greeted(self)
+        # The peer's term may be newer than the one that reigns here. That is told last, so that
+        # the answer still speaks of the log it was made for.
+        last = hello.lineage.last
+        if last is not None and hello.cluster_id == peering.cluster_id:
+            peering.seen_term(last.number, last.id, hello.state == "RUNNING", hello.node_name)
+        self.pump()
+
+    def _acked(self, ack: Ack, now: int) -> None:
+        relay = self.relay
+        if relay is None:
+            return
+        relay.ack(ack, now)
+        assert self.hello is not None
+        self.peer_lsn = max(self.peer_lsn, ack.durable_lsn)
+        self.peering.source.confirmed(self.hello.node_id, ack)
+        self.pump()
+
+    # -- to the downstream -----------------------------------------------------------------------
+
+    def live(self, header: FrameHeader, frame: bytes, term_id: bytes, now: int) -> None:
+        """A frame was appended to this node's log."""
+        if self.relay is not None:
+            self.send(*self.relay.live(header, frame, term_id, now))
+            if self.relay.mode is Mode.CATCH_UP:
+                self.pump()
+
+    def pump(self) -> None:
+        """Read for a downstream that is behind: a portion now, the next in a later turn."""
+        if not self._pumping and self._wants():
+            self._pumping = True
+            self.peering.later(self._portion)
+
+    def _wants(self) -> bool:
+        relay = self.relay
+        if relay is None or self.ended:
+            return False
+        return relay.wants_read() is not None or relay.wants_snapshot() is not None
+
+    def _portion(self) -> None:
+        self._pumping = False
+        relay = self.relay
+        if relay is None or self.ended:
+            return
+        if (lsn := relay.wants_read()) is not None:
+            frames = self.peering.source.read_log(lsn, relay.read_bytes)
+            if frames is None:
+                self._gone(relay.gone(self.peering.log.first_lsn))
+                return
+            self.send(*relay.feed(frames))
+        elif (wanted := relay.wants_snapshot()) is not None:
+            assert self._snapshot is not None
+            data = self.peering.source.read_snapshot(self._snapshot, *wanted)
+            if data is None:
+                self._gone(relay.end(AGAIN, f"{self._snapshot} is gone: there is a newer one"))
+                return
+            self.send(*relay.feed_snapshot(data))
+        self.pump()
+
+    def _gone(self, messages: list[Message]) -> None:
+        self.send(*messages)
+        self.end(AGAIN, self.relay.reason if self.relay else "", tell=False)
+
+    def send_snapshot(self, begin: SnapshotBegin) -> None:
+        """The snapshot this downstream waits for is there."""
+        assert self.hello is not None
+        self.bootstrapping = False
+        self._snapshot = begin.name
+        tail = self.peering.log.last_lsn
+        self.relay = Relay(
+            tail + 1,
+            tail,
+            self.pulse,
+            window_bytes=self.peering.window_bytes,
+            read_bytes=min(1 << 20, self.peering.window_bytes),
+        )
+        self.send(*self.relay.snapshot(begin, self.hello.partial))
+        self.pump()
+
+    def hand_off(self, message: Handoff) -> None:
+        self.send(message)
+
+    def tick(self, now: int) -> None:
+        if self.hello is None:
+            if self.pulse.dead(now):
+                self.end(GARBAGE, "no HELLO came")
+            self.pulse.tick(now)
+            return
+        beat = self.peering.heartbeat()
+        if self.relay is not None:
+            self.send(*self.relay.tick(now, beat))
+            if self.relay.mode is Mode.GONE:
+                self.end(0, self.relay.reason, tell=False)
+            else:
+                self.pump()
+            return
+        due = self.pulse.tick(now)
+        if self.pulse.dead(now):
+            self.end(0, f"nothing heard for {self.pulse.age_us(now) // 1000} ms", tell=False)
+        elif due:
+            self.send(beat)
+
+
+class Follow(Link):
+    """The downstream's end of one connection to a peer.
+
+    probe: this node reigns and follows nobody; the link only carries terms and states.
+    """
+
+    def __init__(
+        self, peering: Peering, wire: Wire, address: str, log: FollowedLog, probe: bool
+    ) -> None:
+        super().__init__(peering, wire, address)
+        self.probe = probe
+        self.refused = 0
+        self.again = False
+        self.applier = Applier(
+            log,
+            peering.hello_cluster(),
+            peering.node_id,
+            peering.settings.name,
+            peering.new_pulse(),
+        )
+        #: The upstream stopped writing at the end of its log (HANDOFF), after its last heartbeat.
+        self.handed_off = False
+        core = peering.core
+        self.send(self.applier.hello(core.state, core.read_only))
+
+    @property
+    def upstream(self) -> Welcome | None:
+        return self.applier.upstream
+
+    @property
+    def name(self) -> str:
+        return self.upstream.node_name if self.upstream is not None else self.address
+
+    @property
+    def writable(self) -> bool:
+        """As far as was heard, the peer reigns."""
+        if self.handed_off or self.upstream is None:
+            return False
+        return self.beat.writable if self.beat is not None else self.upstream.writable
+
+    def take(self, message: Message) -> None:
+        peering, applier = self.peering, self.applier
+        decisions = applier.receive(message, peering.mono(), peering.own_clock())
+        if isinstance(message, Heartbeat):
+            self.beat = message
+            self.handed_off = False
+            peering.replica.heard_clock(self)
+        elif isinstance(message, Handoff):
+            self.handed_off = True
+        self.peer_lsn = applier.upstream_last
+        if isinstance(message, Welcome) and not applier.closed:
+            peering.replica.welcomed(self, message)
+        for decision in decisions:
+            if isinstance(decision, Resubscribe):
+                self.again = True
+                self.end(AGAIN, decision.reason)
+            elif isinstance(decision, Refused):
+                self.refused = decision.code or GARBAGE
+                self.end(decision.code, decision.reason, tell=False)
+            elif isinstance(decision, Idle):
+                self.problem = ""
+            elif not self._only_told(decision):
+                peering.replica.carry_out(self, decision)
+            if self.ended:
+                return
+        if isinstance(message, (Welcome, Heartbeat, Handoff)):
+            peering.peer_changed()
+        if self.probe and applier.feeding:
+            # Whoever feeds a node that reigns does not know its term yet, or is ahead of it.
+            self.end(STOPPING, f"{peering.settings.name} reigns, it follows nobody")
+
+    def _only_told(self, decision: object) -> bool:
+        """Done here already, or nothing a node that reigns would do."""
+        return self.probe and not self.peering.replica.harmless(decision)
+
+    def taken(self) -> None:
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Say how far the log is durable here, if that is news."""
+        if not self.ended and (ack := self.applier.ack()) is not None:
+            self.send(ack)
+
+    def tick(self, now: int) -> None:
+        messages, decisions = self.applier.tick(now, self.peering.heartbeat())
+        self.send(*messages)
+        for decision in decisions:
+            assert isinstance(decision, Resubscribe)
+            self.end(0, decision.reason, tell=False)
+
+
+__all__ = ["IDLE", "Feed", "Follow", "Link", "Wire"]

@@ -1,0 +1,340 @@
+"""All links of this node, and what they do to it: frames in and out, rewinds, snapshots, facts.
+
+Pure like the core it serves: sockets are `Wire`s, time and chance are arguments, the disk is the
+storage's. The rim dials peers and hands over what it connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from model.record import decode_header
+from node.links import Feed, Follow, Link, Wire
+from node.peers import PeerState, peer_facts
+from node.replica import Replica
+from node.source import Source
+from replication.commit import PAIR, CommitPoint, GoSolo
+from replication.messages import (
+    AGAIN,
+    NO_CLUSTER,
+    STOPPING,
+    Ask,
+    Handoff,
+    Heartbeat,
+)
+from replication.pulse import Pulse
+from statemachine import effects as fx
+from statemachine.promotion import Facts
+from storage.log import Log
+
+if TYPE_CHECKING:
+    from node.clock import LogClock
+    from node.role import RoleKeeper
+
+#: Bytes of a snapshot whose CRC is taken in one go.
+CRC_BYTES = 4 << 20
+
+
+class Peering:
+    """Both ends of every link.
+
+    mono(): µs for durations. later(f): run f in a later turn of the loop. redial(): peers without
+    a link are to be tried now. observers are told when a peer changed. source, replica: what
+    downstreams get from this node, and what upstreams do to it.
+    """
+
+    def __init__(
+        self,
+        role: RoleKeeper,
+        clock: LogClock,
+        mono: Callable[[], int],
+        later: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self.role = role
+        self.core = role.core
+        self.wal = role.wal
+        self.storage = role.storage
+        self.settings = role.settings
+        self.say = role.log
+        self.clock = clock
+        self.mono = mono
+        self.later = later
+        self.redial: Callable[[], None] = lambda: None
+        self.observers: list[Callable[[], None]] = []
+        self.peers = {address: PeerState(address) for address in self.settings.peers}
+        self.feeds: list[Feed] = []
+        self.following = False
+        self.source = Source(self)
+        self.replica = Replica(self)
+        self.window_bytes = self.settings.replication.window_bytes
+        self.closing = False
+        role.links = self
+        self.wal.on_durable = self._durable
+        self.wal.on_commit = self._committed
+        self.wal.listeners.append(self._frame_written)
+
+    # -- this node -------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Log:
+        assert self.storage.log is not None, "a node without a log has no links"
+        return self.storage.log
+
+    @property
+    def node_id(self) -> bytes:
+        return self.storage.meta.node
+
+    @property
+    def cluster_id(self) -> bytes:
+        return self.storage.meta.cluster
+
+    @property
+    def blank(self) -> bool:
+        """Nothing is here yet: the node joins whatever cluster feeds it."""
+        return not self.core.engine.store.lineage
+
+    def hello_cluster(self) -> bytes:
+        return NO_CLUSTER if self.blank else self.cluster_id
+
+    def own_clock(self) -> int:
+        return self.clock.own()
+
+    def new_pulse(self) -> Pulse:
+        settings = self.settings.replication
+        return Pulse(self.mono(), int(settings.heartbeat * 1e6), int(settings.lease * 1e6))
+
+    def heartbeat(self) -> Heartbeat:
+        lineage = self.core.engine.store.lineage
+        number, term_id = (lineage[-1][0], lineage[-1][1]) if lineage else (0, bytes(16))
+        return Heartbeat(
+            number,
+            term_id,
+            self.core.state,
+            self.wal.written_lsn,
+            self.core.commit_lsn,
+            self.clock.now(),
+            self.core.read_only,
+            self.role.reigning,
+        )
+
+    # -- links come and go -----------------------------------------------------------------------
+
+    def accept(self, wire: Wire, address: str) -> Feed:
+        """A downstream has connected and may follow."""
+        feed = Feed(self, wire, address)
+        self.feeds.append(feed)
+        return feed
+
+    def connect(self, address: str, wire: Wire) -> Follow:
+        """A peer was reached and lets this node follow."""
+        log = self.replica.log if self.following else self.replica.own_log()
+        link = Follow(self, wire, address, log, not self.following)
+        self.peers[address].link = link
+        return link
+
+    def tried(self, address: str, problem: str) -> None:
+        """An attempt to reach a peer has failed; logged once for each reason."""
+        peer = self.peers[address]
+        peer.tried = True
+        if problem != peer.problem:
+            peer.problem = problem
+            self.say(f"peer {address}: {problem}")
+        self.peer_changed()
+
+    def link_ended(self, link: Link, _code: int) -> None:
+        if isinstance(link, Feed):
+            if link in self.feeds:
+                self.feeds.remove(link)
+            if link.hello is not None and self.wal.gate is not None and self._feed_of(link) is None:
+                self.wal.gate.link_down(link.hello.node_id)
+        elif isinstance(link, Follow):
+            peer = self.peers[link.address]
+            if peer.link is link:
+                peer.ended(link, self.mono())
+        if link.problem and not self.closing and not getattr(link, "probe", False):
+            who = "downstream" if isinstance(link, Feed) else "upstream"
+            self.say(f"link to {who} {self._name(link)} ended: {link.problem}")
+        self.peer_changed()
+
+    def _name(self, link: Link) -> str:
+        return getattr(link, "name", link.address)
+
+    def _feed_of(self, gone: Feed) -> Feed | None:
+        """Another live link to the same downstream."""
+        assert gone.hello is not None
+        node = gone.hello.node_id
+        return next(
+            (f for f in self.feeds if f.relay is not None and f.hello and f.hello.node_id == node),
+            None,
+        )
+
+    def peer_changed(self) -> None:
+        self.role.progress()
+        for observer in self.observers:
+            observer()
+
+    def close(self) -> None:
+        """The node ends: its links say so."""
+        self.closing = True
+        for link in self.links():
+            link.end(STOPPING, f"{self.settings.name} ends")
+
+    def links(self) -> list[Link]:
+        follows = [peer.link for peer in self.peers.values() if peer.link is not None]
+        return [*self.feeds, *follows]
+
+    def tick(self) -> None:
+        """Several times a second: heartbeats, silence, pair mode."""
+        now = self.mono()
+        for link in self.links():
+            if not link.ended:
+                link.tick(now)
+        if self.wal.gate is not None:
+            found = self.wal.gate.tick(now)
+            if found is not None:
+                solo = isinstance(found, GoSolo)
+                why = found.reason if isinstance(found, GoSolo) else "a replica keeps up again"
+                self.say(f"pair mode: {'going on alone' if solo else 'confirmed again'}: {why}")
+                self.role.reopen(solo)
+
+    # -- role ------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """A promotion is considered: every peer is asked afresh."""
+        for peer in self.peers.values():
+            peer.tried = False
+        self.redial()
+
+    def facts(self) -> Facts:
+        """What is known when a promotion is considered."""
+        core, replication = self.core, self.settings.replication
+        lineage = core.engine.store.lineage
+        last = lineage[-1] if lineage else None
+        now = self.mono()
+        known = {term[1] for term in lineage}
+        acked = self.replica.log.acked_mark if self.following else core.commit_lsn
+        return Facts(
+            self.wal.written_lsn,
+            last[0] if last else 0,
+            last[1] if last else None,
+            acked,
+            lawful=last is None or last[4] == self.settings.name,
+            joining=self.replica.log.snapshot.joining,
+            pair=replication.ack == PAIR,
+            solo=bool(last and last[5]),
+            solo_after_us=self._solo_after_us(),
+            lag_us=max((peer.lag_us for peer in self.peers.values()), default=0),
+            peer_term=self.role.fiber.notes.known_number,
+            peers=peer_facts(self.peers.values(), self.feeds, known, now),
+        )
+
+    def _solo_after_us(self) -> int | None:
+        seconds = self.settings.replication.solo_after
+        return None if seconds is None else int(seconds * 1e6)
+
+    def stop_following(self) -> None:
+        self.following = False
+        self._end_follows(f"{self.settings.name} is about to reign")
+
+    def _end_follows(self, reason: str) -> None:
+        for peer in self.peers.values():
+            if peer.link is not None:
+                peer.link.again = True
+                peer.link.end(STOPPING, reason)
+
+    def follow(self) -> None:
+        """Subscribe to every peer, from where the log ends now."""
+        self.following = self.wal.following = True
+        self.wal.gate = None
+        self.replica.begin()
+        self._end_follows(f"{self.settings.name} follows again")
+        self.redial()
+
+    def term_opened(self, term: tuple[Any, ...]) -> None:
+        """This node opened a term: it reigns, and in pair mode asks replicas to confirm."""
+        wal, now = self.wal, self.mono()
+        wal.following = False
+        if self.settings.replication.ack == PAIR:
+            gate = wal.gate
+            if gate is None:
+                gate = CommitPoint(PAIR, self._solo_after_us(), wal.commit_lsn)
+                for feed in self.feeds:
+                    if feed.hello is not None and feed.relay is not None:
+                        gate.link_up(feed.hello.node_id)
+            gate.open_term(term[1], term[5], now)
+            gate.own(wal.durable_lsn, now)
+            wal.gate = gate
+        for feed in [feed for feed in self.feeds if feed.idle]:
+            feed.end(AGAIN, f"{self.settings.name} reigns now")
+
+    def publish_final(self, lsn: int, next_term: int) -> None:
+        for feed in list(self.feeds):
+            if feed.relay is not None:
+                feed.send(Handoff(next_term, lsn))
+
+    def state_changed(self) -> None:
+        """Peers hear of it at once, not with the next heartbeat."""
+        beat = self.heartbeat()
+        for link in self.links():
+            if (link.hello if isinstance(link, Feed) else link.upstream) is not None:  # type: ignore[attr-defined]
+                link.send(beat)
+
+    def ask(self, name: str, read_only: bool, reason: str) -> bool:
+        """Ask a peer to become (not) writable; False when there is no link to it."""
+        for link in self.links():
+            known = link.hello if isinstance(link, Feed) else link.upstream  # type: ignore[attr-defined]
+            if known is not None and not link.ended and known.node_name == name:
+                link.send(Ask(read_only, reason))
+                return True
+        return False
+
+    def asked(self, read_only: bool, reason: str) -> None:
+        self.say(f"asked to become {'read-only' if read_only else 'writable'}: {reason}")
+        self.role.wish(read_only)
+
+    def seen_term(self, number: int, term_id: bytes, writable: bool, node: str) -> None:
+        self.role.feed(fx.TermSeen(number, term_id, writable, node))
+
+    # -- the log, as it grows --------------------------------------------------------------------
+
+    def _durable(self, lsn: int) -> None:
+        if self.following:
+            self.replica.durable(lsn)
+
+    def _committed(self, lsn: int) -> None:
+        self.core.commit_lsn = lsn
+        self.role.committed(lsn)
+
+    def _frame_written(self, frame: bytes, _last_lsn: int) -> None:
+        if not self.feeds:
+            return
+        header = decode_header(frame)
+        now, term_id = self.mono(), self.core.term_id
+        for feed in list(self.feeds):
+            feed.live(header, frame, term_id, now)
+
+    def greeted(self, feed: Feed) -> None:
+        assert feed.hello is not None
+        for other in list(self.feeds):
+            if other is not feed and other.hello and other.hello.node_id == feed.hello.node_id:
+                other.end(AGAIN, "the same node has connected again")
+        if feed.relay is not None and self.wal.gate is not None:
+            self.wal.gate.link_up(feed.hello.node_id)
+        if feed.bootstrapping:
+            self.source.serve_waiting()
+        self.peer_changed()
+
+    def beat(self, feed: Feed, beat: Heartbeat) -> None:
+        self.seen_term(beat.term_number, beat.term_id, beat.writable, feed.name)
+        self.peer_changed()
+
+    def restart_links(self, why: str) -> None:
+        """The log was cut or replaced: whoever stood on it asks anew."""
+        for link in self.links():
+            if isinstance(link, Follow):
+                link.again = True
+            link.end(AGAIN, f"{self.settings.name}: {why}")
+
+
+__all__ = ["Peering"]

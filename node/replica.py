@@ -1,0 +1,217 @@
+"""What upstreams do to this node: frames, rewinds, snapshots, and the state loaded anew.
+
+One for all links, so that two upstreams can never apply one record twice. A disk that fails ends
+the node, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from model.errors import StorageError
+from node.links import Follow
+from replication import decisions as d
+from replication.followed import FollowedLog
+from replication.lineage import Lineage
+from replication.messages import AGAIN, DIVERGED, Welcome
+from replication.rescue import RescueNote
+from spaces.store import ApplyError
+
+if TYPE_CHECKING:
+    from node.peering import Peering
+
+
+class Replica:
+    """This node as a downstream.
+
+    log: as all links see it. before_reload(): the state in memory is about to be replaced.
+    """
+
+    def __init__(self, peering: Peering) -> None:
+        self.peering = peering
+        self.core = peering.core
+        self.wal = peering.wal
+        self.storage = peering.storage
+        self.say = peering.say
+        self.before_reload: Callable[[], None] = lambda: None
+        self.alarms = 0
+        self.rewinds = 0
+        self.acked_mark = 0
+        self.log = self.own_log()
+        self._busy: Follow | None = None
+
+    def own_log(self) -> FollowedLog:
+        """The log as it is now, for a node that begins to follow or asks who reigns."""
+        wal, core = self.wal, self.core
+        return FollowedLog(
+            Lineage(core.engine.store.lineage),
+            wal.written_lsn,
+            min(wal.durable_lsn, wal.written_lsn),
+            min(core.commit_lsn, wal.written_lsn),
+            self.acked_mark,
+        )
+
+    def begin(self) -> None:
+        """The node begins to follow: the log it ends with now is what upstreams continue."""
+        self.log = self.own_log()
+
+    def durable(self, lsn: int) -> None:
+        """The log is durable up to `lsn`: say so to whoever feeds it."""
+        log = self.log
+        log.flushed(min(lsn, log.last_lsn), log.generation)
+        for peer in self.peering.peers.values():
+            if peer.link is not None and peer.link is not self._busy:
+                peer.link.confirm()
+
+    def heard_clock(self, link: Follow) -> None:
+        """Deadlines in the log are moments of the master's log clock: keep that one."""
+        offset = link.applier.clock.offset_us
+        peer = self.peering.peers[link.address]
+        peer.lag_us = link.applier.last_lag_us
+        if self.peering.following and link.applier.feeding and link.writable and offset is not None:
+            self.peering.clock.follow(offset)
+
+    def harmless(self, decision: object) -> bool:
+        """Whether a node that reigns may hear of it."""
+        return isinstance(decision, (d.SeenTerm, d.HandedOff, d.Asked))
+
+    def carry_out(self, link: Follow, decision: d.Decision) -> None:
+        self._busy = link
+        try:
+            match decision:
+                case d.Append():
+                    self._append(decision)
+                case d.SeenTerm():
+                    self.peering.seen_term(
+                        decision.number, decision.id, decision.writable, link.name
+                    )
+                case d.HandedOff():
+                    self.say(f"{link.name} stopped writing at LSN {decision.barrier_lsn}")
+                case d.Asked():
+                    self.peering.asked(decision.read_only, f"{link.name}: {decision.reason}")
+                case d.Rewind():
+                    self._rewind(link, decision)
+                case d.Alarm():
+                    self.alarms += 1
+                    self.say(f"ALARM: {link.name} and this node differ: {decision.reason}")
+                    link.end(DIVERGED, decision.reason)
+                case d.InstallSnapshot():
+                    self._install(link, decision)
+                case d.StartSnapshot() | d.WriteSnapshot() | d.DropSnapshot():
+                    self._snapshot_part(link, decision)
+                case _:
+                    raise AssertionError(f"unknown decision {decision}")
+        except StorageError as error:
+            self.wal.fail(error)
+        finally:
+            self._busy = None
+
+    def welcomed(self, link: Follow, welcome: Welcome) -> None:
+        """A peer was reached; a node that held nothing belongs to the cluster that feeds it."""
+        peer = self.peering.peers[link.address]
+        peer.tried, peer.problem, peer.refused = True, "", 0
+        peer.name, peer.node_id = welcome.node_name, welcome.node_id
+        if (
+            link.applier.feeding
+            and self.peering.blank
+            and self.peering.cluster_id != welcome.cluster_id
+        ):
+            self._before_cut()
+            self.storage.adopt_cluster(welcome.cluster_id)
+            self._reloaded()
+            self.core.identify(
+                str(UUID(bytes=self.peering.node_id)), str(UUID(bytes=self.peering.cluster_id))
+            )
+            self.say(f"joined cluster {welcome.cluster_id.hex()} of {welcome.node_name}")
+
+    def _append(self, frame: d.Append) -> None:
+        core, engine, header = self.core, self.core.engine, frame.header
+        log = self.peering.log
+        if frame.opens_term or log.term is None:
+            log.open_term(tuple(frame.term), header.first_lsn)
+        time_us = frame.records[-1][0]
+        if not self.wal.append(frame.data, header.first_lsn, header.last_lsn, time_us):
+            return
+        apply = engine.store.apply
+        try:
+            for record in frame.records:
+                apply(record[3])
+        except ApplyError as error:
+            raise StorageError(
+                self.storage.disk.where,
+                0,
+                f"records from LSN {header.first_lsn} on, of the upstream, do not fit: {error}",
+            ) from error
+        engine.lsn = header.last_lsn
+        engine.now = max(engine.now, time_us)
+        core.term, core.term_id = frame.term.number, frame.term.id
+        self.log.applied(header.last_lsn)
+        self.wal.appended(frame.data, header.last_lsn)
+        self.wal.committed(self.log.commit_lsn)
+
+    def _snapshot_part(self, link: Follow, part: d.Decision) -> None:
+        storage = self.storage
+        if isinstance(part, d.StartSnapshot):
+            self.say(f"{link.name} sends a snapshot of {part.size} bytes, {part.at} are here")
+            storage.begin_incoming(part.at)
+        elif isinstance(part, d.WriteSnapshot):
+            storage.write_incoming(part.offset, part.data)
+        elif isinstance(part, d.DropSnapshot):
+            self.say(f"the snapshot under way is dropped: {part.reason}")
+            storage.drop_incoming()
+
+    # -- the log is cut or replaced --------------------------------------------------------------
+
+    def _rewind(self, link: Follow, cut: d.Rewind) -> None:
+        engine, followed = self.core.engine, self.log
+        self.rewinds += 1
+        self.say(
+            f"rewinding to LSN {cut.to_lsn} as {link.name} says: {cut.cut} records leave the log "
+            f"for rescue files, {cut.cut_acknowledged} of them acknowledged ({cut.reason})"
+        )
+        note = RescueNote(
+            self.peering.cluster_id,
+            self.peering.node_id,
+            Lineage(engine.store.lineage),
+            cut.to_lsn + 1,
+            followed.last_lsn,
+            followed.acked_mark,
+            self.peering.clock.now(),
+            cut.reason,
+            {tube.space.id: (name, tube.space.driver) for name, tube in engine.tubes.items()},
+        )
+        self._before_cut()
+        self.storage.rewind(cut.to_lsn, note)
+        self._reloaded()
+        if engine.lsn == cut.to_lsn:
+            followed.rewound(cut.to_lsn)
+        else:
+            self.say("no snapshot here is old enough: everything is rescued, starting from nothing")
+            self.log = self.own_log()
+        link.again = True
+        self.peering.restart_links("its log was cut")
+
+    def _install(self, link: Follow, done: d.InstallSnapshot) -> None:
+        self._before_cut()
+        self.storage.install(done.name)
+        self._reloaded()
+        self.log.installed(Lineage(self.core.engine.store.lineage), done.end_lsn)
+        link.applier.installed()
+        self.say(f"installed the snapshot of {link.name}, up to LSN {done.end_lsn}")
+        for other in self.peering.links():
+            if other is not link:
+                other.end(AGAIN, "its log was replaced")
+
+    def _before_cut(self) -> None:
+        self.before_reload()
+        self.wal.pause()
+
+    def _reloaded(self) -> None:
+        core, engine = self.core, self.core.engine
+        self.wal.replaced(self.peering.log, engine.lsn)
+        core.commit_lsn = min(core.commit_lsn, engine.lsn)
+        lineage = engine.store.lineage
+        core.term, core.term_id = (lineage[-1][0], lineage[-1][1]) if lineage else (0, bytes(16))
+        core.forget_tables()

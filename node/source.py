@@ -1,0 +1,146 @@
+"""What downstreams get from this node: the answer to their HELLO, its log, a snapshot.
+
+Reads only; what a link does with it is the link's business (`node.links.Feed`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from model.errors import StorageError
+from model.record import FrameHeader
+from replication.handshake import Upstream, answer
+from replication.lineage import Lineage
+from replication.messages import Ack, Hello, SnapshotBegin, Welcome
+
+if TYPE_CHECKING:
+    from node.peering import Peering
+
+#: Bytes of a snapshot whose CRC is taken in one go.
+CRC_BYTES = 4 << 20
+
+
+class Source:
+    """This node as an upstream.
+
+    want_snapshot(): write one, then call `snapshot_ready`. passed: how far each downstream ever
+    seen has the log, by node id.
+    """
+
+    def __init__(self, peering: Peering) -> None:
+        self.peering = peering
+        self.core = peering.core
+        self.wal = peering.wal
+        self.storage = peering.storage
+        self.say = peering.say
+        self.want_snapshot: Callable[[], None] = lambda: None
+        self.passed: dict[bytes, int] = {}
+        #: The newest snapshot's name and CRC, once somebody needed it.
+        self._crc: tuple[str, int] | None = None
+
+    def welcome(self, hello: Hello) -> Welcome:
+        # Whatever this turn changed is part of the log the answer speaks of.
+        self.peering.role.flush()
+        peering = self.peering
+        store, log = peering.core.engine.store, peering.log
+        return answer(
+            hello,
+            Upstream(
+                hello.cluster_id if peering.blank else peering.cluster_id,
+                peering.node_id,
+                peering.settings.name,
+                Lineage(store.lineage),
+                log.first_lsn,
+                log.last_lsn,
+                peering.core.commit_lsn,
+                peering.core.state,
+                peering.role.reigning,
+            ),
+        )
+
+    def confirmed(self, node_id: bytes, ack: Ack) -> None:
+        self.passed[node_id] = max(self.passed.get(node_id, 0), ack.durable_lsn)
+        if self.wal.gate is not None:
+            self.wal.gate.ack(node_id, ack.term_id, ack.durable_lsn, self.peering.mono())
+            self.wal.advance()
+
+    def retained_lsn(self) -> int | None:
+        """The first record some downstream still needs; None when there is none."""
+        wanted = list(self.passed.values())
+        wanted += [
+            feed.relay.acked_lsn
+            for feed in self.peering.feeds
+            if feed.relay and feed.relay.acked_lsn
+        ]
+        return min(wanted) + 1 if wanted else None
+
+    def bytes_from(self, lsn: int) -> int:
+        """About how many bytes of log there are from a LSN on."""
+        return sum(s.size for s in self.peering.log.segments if s.last_lsn >= lsn)
+
+    def read_log(self, lsn: int, size: int) -> list[tuple[FrameHeader, bytes, bytes]] | None:
+        """Frames from the one that holds `lsn` on, about `size` bytes; None when it is gone."""
+        ids = {term[0]: term[1] for term in self.core.engine.store.lineage}
+        out: list[tuple[FrameHeader, bytes, bytes]] = []
+        try:
+            for header, frame in self.peering.log.read_from(lsn):
+                out.append((header, frame, ids[header.term]))
+                size -= len(frame)
+                if size <= 0:
+                    break
+        except StorageError as error:
+            self.say(f"reading the log for a downstream: {error}")
+            return None
+        return out
+
+    def read_snapshot(self, name: str, offset: int, size: int) -> bytes | None:
+        try:
+            return self.storage.disk.read(name, offset, size)
+        except StorageError:
+            return None
+
+    # -- snapshots for downstreams ---------------------------------------------------------------
+
+    def serve_waiting(self) -> None:
+        """Serve who waits to bootstrap: with the newest snapshot, or one that is asked for."""
+        name = self.storage.newest_snapshot(self.peering.log.first_lsn - 1)
+        if name is None:
+            self.want_snapshot()
+        elif self._crc is not None and self._crc[0] == name:
+            self._serve_snapshot(name, self._crc[1])
+        else:
+            self.peering.later(lambda: self._checksum(name, 0, 0))
+
+    def snapshot_ready(self) -> None:
+        if any(feed.bootstrapping for feed in self.peering.feeds):
+            self.serve_waiting()
+
+    def _checksum(self, name: str, at: int, crc: int) -> None:
+        data = self.read_snapshot(name, at, CRC_BYTES)
+        if data is None:
+            self.serve_waiting()
+        elif data:
+            crc = zlib.crc32(data, crc)
+            self.peering.later(lambda: self._checksum(name, at + len(data), crc))
+        else:
+            self._crc = (name, crc)
+            self._serve_snapshot(name, crc)
+
+    def _serve_snapshot(self, name: str, crc: int) -> None:
+        try:
+            begin = SnapshotBegin(
+                self.storage.snapshot_lsn(name),
+                self.storage.disk.size(name),
+                name,
+                crc,
+            )
+        except StorageError:
+            self.serve_waiting()
+            return
+        for feed in self.peering.feeds:
+            if feed.bootstrapping:
+                feed.send_snapshot(begin)
+                if self.wal.gate is not None and feed.hello is not None:
+                    self.wal.gate.link_up(feed.hello.node_id)
