@@ -117,7 +117,7 @@ class NodeBackend:
             read_only=core.read_only,
             writable=self.writable,
             live=not self.wal.broken,
-            complete=not self.peering.replica.log.snapshot.joining,
+            complete=not self.peering.replica.log.snapshot.joining and bool(lineage),
             following=following(self.peering),
             ro_reason=self.role.fiber.ro_reason or None,
             term=_term(lineage[-1]) if lineage else None,

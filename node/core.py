@@ -113,8 +113,8 @@ class Core:
         self.tables: dict[str, dict[bytes, calls.Handler]] = {}
         self.watched: dict[str, Any] = {}
         self.errors = 0
-        #: Switches a connection over to replication; None where there is nothing to ship.
-        self.on_subscribe: Callable[[Connection], None] | None = None
+        #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
+        self.on_subscribe: Callable[[Connection, bytes], None] | None = None
         self.handlers.update(module_calls.handlers(self))
         engine.on_tube = self._tube_changed
         engine.on_grants_changed = self.forget_tables

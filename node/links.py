@@ -353,6 +353,8 @@ class Follow(Link):
         return self.probe and not self.peering.replica.harmless(decision)
 
     def taken(self) -> None:
+        if not self.probe:
+            self.peering.wal.committed(self.applier.log.commit_lsn)
         self.confirm()
 
     def confirm(self) -> None:

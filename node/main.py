@@ -246,9 +246,10 @@ class Node:
 
     # -- links -----------------------------------------------------------------------------------
 
-    def _subscribe(self, connection: Connection) -> None:
+    def _subscribe(self, connection: Connection, reply: bytes) -> None:
         """The connection becomes the upstream's end of a link."""
         wire = FeedSocket(connection.transport, self.peering.window_bytes)
+        wire.write(reply)
         connection.link = self.peering.accept(wire, connection.peer)
 
     async def _tick_links(self) -> None:

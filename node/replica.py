@@ -149,7 +149,6 @@ class Replica:
         core.term, core.term_id = frame.term.number, frame.term.id
         self.log.applied(header.last_lsn)
         self.wal.appended(frame.data, header.last_lsn)
-        self.wal.committed(self.log.commit_lsn)
 
     def _snapshot_part(self, link: Follow, part: d.Decision) -> None:
         storage = self.storage

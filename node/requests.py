@@ -54,7 +54,8 @@ def execute(
     if rtype in _WATCHES:
         return watch(core, connection, sync, rtype, name)
     if rtype == c.SUBSCRIBE:
-        return subscribe(core, connection, sync)
+        subscribe(core, connection, sync)
+        return None
     raise refused(rtype, connection)
 
 
@@ -91,14 +92,16 @@ def authenticate(core: Core, connection: Connection, sync: int, body: dict[int, 
     return ok_reply(sync, {})
 
 
-def subscribe(core: Core, connection: Connection, sync: int) -> bytes:
-    """SUBSCRIBE: the connection becomes a replication link, once its reply has left."""
+def subscribe(core: Core, connection: Connection, sync: int) -> None:
+    """SUBSCRIBE: the connection becomes a replication link.
+
+    Its reply leaves at once: in pair mode what waits for a replica must not keep one from coming.
+    """
     if core.on_subscribe is None:
         raise QueueError(ER_UNSUPPORTED, "Tandem does not support replication of a node alone")
     if not core.may_replicate(connection):
         raise access_denied("Execute", "function", "replication", connection.user)
-    core.on_subscribe(connection)
-    return ok_reply(sync, {})
+    core.on_subscribe(connection, ok_reply(sync, {}))
 
 
 def watch(

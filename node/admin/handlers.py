@@ -143,7 +143,7 @@ def _replica(status: NodeStatus) -> str | None:
     """A read-only copy that is whole, however old."""
     if not status.live:
         return status.problem or "the log failed"
-    if status.state != "WAITING":
+    if status.state != "WAITING" and not (status.state == "INIT" and status.read_only):
         return f"state is {status.state}"
     return None if status.complete else "the copy is not complete"
 
@@ -152,7 +152,7 @@ def _health(status: NodeStatus) -> str | None:
     """Recovered, and its log works; any role."""
     if not status.live:
         return status.problem or "the log failed"
-    return "state is INIT" if status.state == "INIT" else None
+    return "state is INIT" if status.state == "INIT" and not status.read_only else None
 
 
 def _liveness(status: NodeStatus) -> str | None:

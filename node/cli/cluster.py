@@ -1,4 +1,4 @@
-"""`tandemq status role`: a node's role, by its admin API.
+"""`tandemq status role switchover solo`: a node's role, by its admin API.
 
 Here: flags to requests, answers to tables. Must not be here: HTTP (node.admin.client).
 """
@@ -19,6 +19,8 @@ from node.cli.output import REFUSED, UNREACHABLE, USAGE, CommandError, json_line
 
 PANEL = "Node"
 DEFAULT_ADMIN = "127.0.0.1:8081"
+#: How long the command waits for a switch-over that takes its time.
+SWITCH_SECONDS = 120.0
 Address = Annotated[
     str,
     typer.Option(
@@ -39,7 +41,7 @@ Lines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (status, role):
+    for command in (status, role, switchover, solo):
         app.command(rich_help_panel=PANEL)(command)
 
 
@@ -135,3 +137,58 @@ def role(
         f"{client.address} {changed} {answer['state']}, term {answer['term']}, "
         f"LSN {answer['lsn']}, {answer['seconds'] * 1000:.0f} ms"
     )
+
+
+def switchover(
+    to: Annotated[str, typer.Argument(help="Name of the node that is to serve.", metavar="NODE")],
+    address: Address = DEFAULT_ADMIN,
+    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
+    authority: Authority = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and what is missing.")
+    ] = False,
+    as_lines: Lines = False,
+) -> None:
+    """Let another node serve: the one that does stops first, nothing is lost.
+
+    Ask either of the two. When the other node does not come to serve, the first one goes on.
+    """
+    with _client(address, token_env, authority) as client:
+        report = client.switchover(to, dry_run)
+        if "outcome" in report:
+            note(f"under way after {report['seconds']:.1f} s")
+            report = client.wait(report, SWITCH_SECONDS)
+    if as_lines:
+        json_line(report)
+    else:
+        for step in report["steps"]:
+            took = "" if step["seconds"] is None else f"  {step['seconds'] * 1000:.0f} ms"
+            print(
+                f"{step['node']:<12} {step['name']:<10} {step['outcome']}{took}  {step['detail']}"
+            )
+        print(_verdict(report))
+    if dry_run and not report["possible"]:
+        raise CommandError("not possible now: " + "; ".join(report["missing"]), REFUSED)
+
+
+def _verdict(report: dict[str, Any]) -> str:
+    if report["done"]:
+        return f"{report['to_node']} serves, {report['seconds'] * 1000:.0f} ms"
+    if report["possible"]:
+        return f"{report['to_node']} could take over now, lag {admin.lag_text(report['lag'])}"
+    return f"{report['from_node'] or 'nobody'} goes on"
+
+
+def solo(
+    address: Address = DEFAULT_ADMIN,
+    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
+    authority: Authority = None,
+    as_lines: Lines = False,
+) -> None:
+    """Pair mode: go on without the replica now, instead of after replication.solo_after."""
+    with _client(address, token_env, authority) as client:
+        answer = client.solo()
+    if as_lines:
+        json_line(answer)
+        return
+    print(f"{client.address} goes on alone: {answer['state']}, term {answer['term']}")
