@@ -1,22 +1,50 @@
 #!/bin/sh
-# Go and Node.js for the connector tests. Quick when they are there; installs Debian's packages
-# when they are not and we may (root, apt-get). Never fails the build: a test that lacks its tool
-# says so itself, and fails under CI=true.
+# Go and Node.js for the connector tests, toxiproxy for the chaos tests. Quick when they are there;
+# installs Debian's packages when they are not and we may (root, apt-get), toxiproxy from the Go
+# module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
+# CI=true.
 set -u
 
-missing=""
-command -v go >/dev/null 2>&1 || [ -x /usr/local/go/bin/go ] || missing="$missing golang-go"
-command -v node >/dev/null 2>&1 || missing="$missing nodejs"
-command -v npm >/dev/null 2>&1 || missing="$missing npm"
-[ -z "$missing" ] && exit 0
+TOXIPROXY=v2.12.0
 
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "ensure_tools: missing:$missing (install them to run every connector test)" >&2
-    exit 0
-fi
-echo "ensure_tools: installing$missing" >&2
-export DEBIAN_FRONTEND=noninteractive
-# shellcheck disable=SC2086
-{ apt-get update -q && apt-get install -q -y --no-install-recommends $missing; } >/dev/null 2>&1 ||
-    echo "ensure_tools: could not install$missing" >&2
+go_program() {
+    command -v go 2>/dev/null || { [ -x /usr/local/go/bin/go ] && echo /usr/local/go/bin/go; }
+}
+
+ensure_packages() {
+    missing=""
+    go_program >/dev/null || missing="$missing golang-go"
+    command -v node >/dev/null 2>&1 || missing="$missing nodejs"
+    command -v npm >/dev/null 2>&1 || missing="$missing npm"
+    [ -z "$missing" ] && return
+
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "ensure_tools: missing:$missing (install them to run every connector test)" >&2
+        return
+    fi
+    echo "ensure_tools: installing$missing" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086
+    { apt-get update -q && apt-get install -q -y --no-install-recommends $missing; } >/dev/null 2>&1 ||
+        echo "ensure_tools: could not install$missing" >&2
+}
+
+ensure_toxiproxy() {
+    target="$PWD/.tools/toxiproxy/$TOXIPROXY"
+    [ -x "$target/server" ] && return
+    go=$(go_program) || return
+    echo "ensure_tools: building toxiproxy $TOXIPROXY" >&2
+    mkdir -p "$target.new"
+    if GOBIN="$target.new" "$go" install \
+        "github.com/Shopify/toxiproxy/v2/cmd/server@$TOXIPROXY" >"$target.log" 2>&1; then
+        mkdir -p "$target" && mv "$target.new/server" "$target/server"
+    else
+        echo "ensure_tools: could not build toxiproxy: $(tail -n 1 "$target.log")" >&2
+    fi
+    rm -rf "$target.new"
+}
+
+cd "$(dirname "$0")/../.." || exit 0
+ensure_packages
+ensure_toxiproxy
 exit 0
