@@ -140,6 +140,7 @@ def drop_tube(engine: Engine, tube: Tube) -> bool:
         raise failure("There are taken tasks in the tube")
     lifecycle.stop_driver(engine, tube)
     engine.catalogue.delete(tube.name)
+    engine.keys.forget_tube(tube)
     engine.store.drop(tube.space)
     engine.commit(KIND_DROP_TUBE, None)
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments
+from engine import arguments, keys
 from engine.clients import PENDING, Client, Delivery, _Sentinel
 from model.errors import failure, not_taken, task_not_found
 from model.record import KIND_ACK_MANY, KIND_PUT_MANY, KIND_RELEASE_MANY, KIND_TAKE_MANY
@@ -27,19 +27,28 @@ def put_many(
 ) -> list[int]:
     """New tasks from (raw payload, options); `common` options hold where an item has none.
 
-    Returns their ids.
+    Returns their ids, of a task whose key was used before the first one's.
     """
     _check_size(len(items))
-    common = arguments.task_options(common, tube.task_options)
+    common = arguments.task_options(common, tube.put_options)
     engine = tube.engine
     driver = tube.driver
-    if driver.capacity and len(tube.space.rows) + len(items) > driver.capacity:
-        raise failure(f"No room for {len(items)} tasks (capacity {driver.capacity})")
+    keyed = None
     if common is not None or any(item[1] is not None for item in items):
         items = [(data, _merge(tube, common, opts)) for data, opts in items]
         for _, opts in items:
             driver.check_put(opts)
-    rows = driver.put_many(items, engine.now)
+        if any(keys.has_key(opts) for _, opts in items):
+            keyed = keys.split_many(items)
+    if driver.capacity:
+        new = len(items) if keyed is None else keys.new_among(tube, keyed)
+        if len(tube.space.rows) + new > driver.capacity:
+            raise failure(f"No room for {new} tasks (capacity {driver.capacity})")
+    if keyed is None:
+        rows = driver.put_many(items, engine.now)
+        ids = [row[0] for row in rows]
+    else:
+        rows, ids = keys.insert_many(tube, keyed)
     tube.calls["put"] += len(rows)
     engine.commit(KIND_PUT_MANY, client.session)
     if tube.callback is not None:
@@ -47,11 +56,15 @@ def put_many(
             tube.notify(row, "put")
     if tube.waiters:
         engine.woken.append(tube)
-    return [row[0] for row in rows]
+    return ids
 
 
 def _merge(tube: Tube, common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:
-    own = arguments.task_options(opts, tube.task_options)
+    own = arguments.task_options(opts, tube.put_options)
+    if common and "key" in common:
+        raise failure("Invalid option key: each task of a batch has a key of its own")
+    if common and "window" in common and (not own or own.get("key") is None):
+        common = {option: value for option, value in common.items() if option != "window"}
     if not common or not own:
         return own or common
     return {**common, **own}

@@ -12,6 +12,7 @@ from typing import Any
 from drivers.base import Driver
 from engine import lifecycle, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
+from engine.keys import TIMER_KEYS, Keys
 from engine.sessions import TIMER_SESSION, Sessions
 from engine.system_spaces import (
     CatalogueIndex,
@@ -90,6 +91,7 @@ class Engine:
             config_space(CatalogueIndex(self._config_in, lambda _row: None))
         )
         self.grants = self.store.add(grants_space(CatalogueIndex(self._grants_in, self._grants_in)))
+        self.keys = Keys(self)
         self.store.add(consumers_space())
         self.store.add(session_ids_space())
 
@@ -305,6 +307,8 @@ class Engine:
             elif kind == TIMER_SESSION:
                 self.sessions.expire(entry[2])
                 timers.discard(entry)
+            elif kind == TIMER_KEYS:
+                self.keys.expire(entry[2])
             else:
                 self._expire_task(entry)
         self.wake()

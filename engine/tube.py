@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drivers.base import KNOWN_PUT_OPTIONS, Driver
-from engine import arguments
+from engine import arguments, keys
 from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 from model.errors import ER_FIELD_MISSING, QueueError, failure, not_taken, task_not_found
@@ -54,6 +54,7 @@ class Tube:
         "name",
         "normalize",
         "opts",
+        "put_options",
         "space",
         "taken",
         "task_options",
@@ -74,6 +75,7 @@ class Tube:
             None if type(driver).normalize_task is Driver.normalize_task else driver.normalize_task
         )
         self.task_options = KNOWN_PUT_OPTIONS | driver.task_options
+        self.put_options = self.task_options | keys.KEY_OPTIONS
         self.taken = engine.taken
         self.calls = dict.fromkeys(CALLS, 0)
         self.done = 0
@@ -91,10 +93,12 @@ class Tube:
         if data is None:
             raise self.no_data()
         if opts is not None:
-            opts = arguments.task_options(opts, self.task_options)
+            opts = arguments.task_options(opts, self.put_options)
+            if opts is not None and ("key" in opts or "window" in opts):
+                return keys.put(self, client, ticket, data, opts)
         driver = self.driver
         if driver.capacity and (self.blocked or len(self.space.rows) >= driver.capacity):
-            return self._wait_for_room(client, ticket, data, opts)
+            return self.wait_for_room(client, ticket, data, opts)
         row = driver.put(data, opts, engine.now)
         shown = row if self.normalize is None else self.normalize(row)
         self.calls["put"] += 1
@@ -190,6 +194,13 @@ class Tube:
         if self.callback is not None:
             self.notify(row, event)
         if self.waiters or self.blocked:
+            self.engine.woken.append(self)
+
+    def tell_put(self, row: Row) -> None:
+        """A task came (already committed): the callback, and who waits for one."""
+        if self.callback is not None:
+            self.notify(row, "put")
+        if self.waiters:
             self.engine.woken.append(self)
 
     def shown(self, row: Row) -> Row:
@@ -288,6 +299,7 @@ class Tube:
         for key in [key for key in self.taken.rows if key[0] == self.id]:
             self.taken.disown(*key)
         self.driver.truncate()
+        self.engine.keys.forget_tube(self)
         self.engine.commit(KIND_TRUNCATE, client.session)
         if self.blocked:
             self.engine.woken.append(self)
@@ -305,9 +317,10 @@ class Tube:
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def _wait_for_room(
+    def wait_for_room(
         self, client: Client, ticket: Any, data: bytes, opts: dict[str, Any] | None
     ) -> _Sentinel:
+        """A put of a full tube: NIL, or PENDING where its `timeout` lets it wait."""
         wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))
         self.driver.check_put(opts)
         if not wait_us:

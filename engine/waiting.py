@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import batches
+from engine import batches, keys
 from model.errors import QueueError, failure
 from model.record import KIND_PUT
 
@@ -46,8 +46,13 @@ def serve(tube: Tube) -> None:
 
 def _put(tube: Tube, waiter: Waiter) -> Row:
     assert waiter.data is not None
-    row = tube.driver.put(waiter.data, waiter.opts, tube.engine.now)
-    shown = tube.shown(row)
+    if waiter.opts is not None and keys.has_key(waiter.opts):
+        row, shown = keys.put_waiting(tube, waiter.data, waiter.opts)
+        if row is None:
+            return shown
+    else:
+        row = tube.driver.put(waiter.data, waiter.opts, tube.engine.now)
+        shown = tube.shown(row)
     tube.calls["put"] += 1
     tube.engine.commit(KIND_PUT, waiter.client.session)
     if tube.callback is not None:

@@ -74,6 +74,8 @@ class Tube:
         self.done = 0
         self.waiters: list[Waiter] = []
         self.blocked: list[Waiter] = []
+        #: key -> (id of its first task, until when)
+        self.keys: dict[str, tuple[int, int]] = {}
 
     def ordered(self, status: str) -> list[Task]:
         return sorted(
@@ -131,12 +133,24 @@ class Model:
             if delay := us("delay", 0):
                 task.status, task.next_event = "~", self.now + delay
                 task.ttl += delay
+        if key := opts.get("key"):
+            tube.keys[key] = (task.id, self.now + int(opts.get("window", 3600) * SECOND))
         tube.tasks[task.id] = task
         tube.next_id += 1
         tube.calls["put"] += 1
         return task
 
+    def _known(self, tube: Tube, opts: dict[str, Any]) -> int | None:
+        task_id, until = tube.keys.get(opts.get("key", ""), (None, 0))
+        return task_id if until > self.now else None
+
+    def _again(self, tube: Tube, task_id: int) -> tuple[int, str, bytes]:
+        task = tube.tasks.get(task_id)
+        return (task_id, "-", b"\xc0") if task is None else task.shown()
+
     def put(self, conn: Connection, tube: Tube, ticket: int, data: bytes, opts: Any) -> Any:
+        if (known := self._known(tube, opts)) is not None:
+            return self._again(tube, known)
         if tube.capacity and (tube.blocked or len(tube.tasks) >= tube.capacity):
             wait = int((opts.get("timeout") or 0) * SECOND)
             if not wait:
@@ -146,9 +160,15 @@ class Model:
         return self._insert(tube, data, opts).shown()
 
     def put_many(self, tube: Tube, items: list[tuple[bytes, dict[str, Any]]]) -> list[int]:
-        if tube.capacity and len(tube.tasks) + len(items) > tube.capacity:
-            raise Refused(f"No room for {len(items)} tasks")
-        return [self._insert(tube, data, opts).id for data, opts in items]
+        new = {opts.get("key", n) for n, (_, opts) in enumerate(items)}
+        new -= {opts.get("key") for _, opts in items if self._known(tube, opts) is not None}
+        if tube.capacity and len(tube.tasks) + len(new) > tube.capacity:
+            raise Refused(f"No room for {len(new)} tasks")
+        ids = []
+        for data, opts in items:
+            known = self._known(tube, opts)
+            ids.append(self._insert(tube, data, opts).id if known is None else known)
+        return ids
 
     def _overdue(self, tube: Tube, task: Task) -> bool:
         return tube.ttl and task.created + task.ttl <= self.now
@@ -269,6 +289,7 @@ class Model:
 
     def truncate(self, tube: Tube) -> str:
         tube.tasks.clear()
+        tube.keys.clear()
         tube.next_id = 0
         return EMPTY
 
@@ -284,7 +305,11 @@ class Model:
             while tube.blocked and len(tube.tasks) < tube.capacity:
                 waiter = tube.blocked.pop(0)
                 assert waiter.put is not None
-                row = self._insert(tube, *waiter.put).shown()
+                known = self._known(tube, waiter.put[1])
+                if known is not None:
+                    row = self._again(tube, known)
+                else:
+                    row = self._insert(tube, *waiter.put).shown()
                 waiter.conn.told.append((waiter.ticket, row))
             while tube.waiters:
                 waiter = tube.waiters[0]

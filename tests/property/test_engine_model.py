@@ -49,6 +49,10 @@ options = st.fixed_dictionaries(
         "timeout": st.sampled_from([0, 1, 3]),
     },
 )
+#: The key of a put: mostly none, for what else could be told apart.
+keys = st.sampled_from(
+    [{}, {}, {}, {"key": "a"}, {"key": "a", "window": 1}, {"key": "b", "window": 2.5}]
+)
 METHODS = ("put", "take", "delete", "release", "bury", "kick", "touch", "truncate")
 
 
@@ -132,14 +136,14 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def take_again(self, who: int, name: int, timeout: float | None) -> None:
         self.take(who, name, timeout)
 
-    @rule(who=workers, name=tubes, opts=options)
-    def put_again(self, who: int, name: int, opts: dict[str, Any]) -> None:
-        self.put(who, name, opts)
+    @rule(who=workers, name=tubes, opts=options, key=keys)
+    def put_again(self, who: int, name: int, opts: dict[str, Any], key: dict[str, Any]) -> None:
+        self.put(who, name, opts | key)
 
-    @rule(who=workers, name=tubes, opts=st.lists(options, max_size=5))
-    def put_many(self, who: int, name: int, opts: list[dict[str, Any]]) -> None:
+    @rule(who=workers, name=tubes, opts=st.lists(st.tuples(options, keys), max_size=5))
+    def put_many(self, who: int, name: int, opts: list[tuple[dict[str, Any], ...]]) -> None:
         (tube, simple), (worker, _) = self.tube(name), self.pairs[who]
-        items = [(b"many", one) for one in opts]
+        items = [(b"many", one | key) for one, key in opts]
         self.agree((batches.put_many, tube, worker, items), (self.model.put_many, simple, items))
 
     @rule(who=workers, name=tubes, timeout=st.sampled_from([0, 0, 0, 0.5, 2, None]))
@@ -365,6 +369,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert real.space.rows == rows
         assert real.space.next_id == tube.next_id
         assert real.statistics() == tube.statistics()
+        now = self.model.now
+        held = {key: held for key, held in tube.keys.items() if held[1] > now}
+        rows = real.engine.keys.logged.rows
+        assert {k: (row[2], row[3]) for (t, k), row in rows.items() if t == real.id} == held
         assert [w.ticket for w in real.waiters.values()] == [w.ticket for w in tube.waiters]
         assert [w.ticket for w in real.blocked.values()] == [w.ticket for w in tube.blocked]
 

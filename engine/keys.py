@@ -1,0 +1,272 @@
+"""Idempotency keys: a put that comes again within its window is answered with the first task.
+
+A key belongs to one tube and is remembered from the first put on, whatever becomes of the task.
+Keys are rows, logged with the put itself, so a restart, a snapshot and a promotion keep them; those
+of a temporary tube stay on this node, as its tasks do. Puts without a key never come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from sortedcontainers import SortedList
+
+from drivers.deadlines import duration_us
+from engine.arguments import lua_type
+from engine.clients import Client, Delivery, _Sentinel
+from model.errors import failure
+from model.record import DELETE_MANY, KIND_OTHER, KIND_PUT
+from model.task import DONE
+from spaces.index import Index
+from spaces.space import IndexShape, Row, Space
+
+if TYPE_CHECKING:
+    from engine.queue import Engine
+    from engine.tube import Tube
+
+KEYS_ID, LOCAL_KEYS_ID = 519, 520
+#: Kind of the entry among the timers that says when the next key is to be forgotten.
+TIMER_KEYS = -3
+#: Options of a put that belong to its key.
+KEY_OPTIONS = frozenset({"key", "window"})
+#: How long a key holds unless the put says otherwise, in seconds.
+WINDOW_S = 3600
+KEY_BYTES_MAX = 255
+#: Keys forgotten in one record, so that many at once do not hold up callers.
+FORGET_MAX = 1000
+
+KEY_TUBE, KEY_TEXT, KEY_TASK, KEY_EXPIRES = range(4)
+#: Payload of a first task that is gone: nil.
+_NIL = b"\xc0"
+
+
+def _key_of(row: Row) -> tuple[int, str]:
+    return row[KEY_TUBE], row[KEY_TEXT]
+
+
+class KeyIndex(Index):
+    """Keys by the moment they end. Only the earliest has a timer: keys need not be punctual."""
+
+    __slots__ = ("by_moment", "space", "timer", "timers")
+
+    def __init__(self) -> None:
+        self.by_moment: SortedList = SortedList()
+        self.timer: tuple[int, int, int] | None = None
+
+    def attach(self, space: Space) -> None:
+        assert space.store is not None
+        self.space = space
+        self.timers = space.store.timers
+
+    def added(self, row: Row) -> None:
+        self.by_moment.add((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]))
+        if self.timer is None or row[KEY_EXPIRES] < self.timer[0]:
+            self._set_timer()
+
+    def removed(self, row: Row) -> None:
+        self.by_moment.remove((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]))
+        if self.timer is not None and row[KEY_EXPIRES] == self.timer[0]:
+            self._set_timer()
+
+    def cleared(self) -> None:
+        self.by_moment.clear()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self.timer is not None:
+            self.timers.discard(self.timer)
+        self.timer = None
+        if self.by_moment:
+            self.timer = (self.by_moment[0][0], TIMER_KEYS, self.space.id)
+            self.timers.add(self.timer)
+
+    def due(self, now: int) -> list[tuple[int, str]]:
+        """Keys that have ended, at most FORGET_MAX, earliest first."""
+        found: list[tuple[int, str]] = []
+        for expires, tube_id, key in self.by_moment.islice(0, FORGET_MAX):
+            if expires > now:
+                break
+            found.append((tube_id, key))
+        return found
+
+    def check(self) -> None:
+        rows = self.space.rows.values()
+        wanted = sorted((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]) for row in rows)
+        assert list(self.by_moment) == wanted
+        mine = [e for e in self.timers if e[1] == TIMER_KEYS and e[2] == self.space.id]
+        assert mine == ([(wanted[0][0], TIMER_KEYS, self.space.id)] if wanted else [])
+
+
+def _keys_space(space_id: int, name: str, temporary: bool) -> Space:
+    return Space(
+        space_id,
+        name,
+        (
+            ("tube_id", "unsigned"),
+            ("key", "string"),
+            ("task_id", "unsigned"),
+            ("expires", "unsigned"),
+        ),
+        indexes=(KeyIndex(),),
+        shapes=(IndexShape("key", [(0, "unsigned"), (1, "string")]),),
+        temporary=temporary,
+        key_of=_key_of,
+    )
+
+
+class Keys:
+    """All keys of a node: (tube id, key) -> the task it was first used for, and until when."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.logged = engine.store.add(_keys_space(KEYS_ID, "_tandem_keys", False))
+        self.local = engine.store.add(_keys_space(LOCAL_KEYS_ID, "_tandem_keys_local", True))
+
+    def of(self, tube: Tube) -> Space:
+        return self.local if tube.space.temporary else self.logged
+
+    def expire(self, space_id: int) -> None:
+        """Keys came to their end: forget them, many in one record."""
+        space = self.logged if space_id == KEYS_ID else self.local
+        index = space.indexes[0]
+        assert isinstance(index, KeyIndex)
+        _remove(space, index.due(self.engine.now))
+        self.engine.commit(KIND_OTHER, None)
+
+    def forget_tube(self, tube: Tube) -> None:
+        """The tube was truncated or dropped: its ids begin anew (inside the transaction)."""
+        space = self.of(tube)
+        if space.rows:
+            _remove(space, [key for key in space.rows if key[0] == tube.id])
+
+
+def _remove(space: Space, keys: list[tuple[int, str]]) -> None:
+    if not keys:
+        return
+    store = space.store
+    assert store is not None
+    for key in keys:
+        row = space.rows.pop(key)
+        for index in space.indexes:
+            index.removed(row)
+        store.undo.append((space, key, row))
+    if not space.temporary:
+        store.ops.append((DELETE_MANY, space.id, keys))
+
+
+# -- the calls ------------------------------------------------------------------------------------
+
+
+def split(opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
+    """(key, window in µs, the other options) of a put; the key is "" where it is NULL.
+
+    Raises code 32 for a bad key or window, or a window without a key.
+    """
+    key, window = opts.get("key"), opts.get("window")
+    rest = {option: value for option, value in opts.items() if option not in KEY_OPTIONS}
+    if type(key) is bytes:
+        key = key.decode("utf-8", "surrogateescape")
+    if key is None:
+        if window is not None:
+            raise failure("Invalid option window: it needs a key")
+        return "", 0, rest or None
+    if type(key) is not str:
+        raise failure(f"Invalid value of key: expected a string, got {lua_type(key)}")
+    if not 0 < len(key.encode("utf-8", "surrogateescape")) <= KEY_BYTES_MAX:
+        raise failure(f"Invalid value of key: expected 1 to {KEY_BYTES_MAX} bytes")
+    window_us = duration_us("window", WINDOW_S if window is None else window)
+    if not window_us:
+        raise failure(f"Invalid value of window: {window} (expected seconds above 0)")
+    return key, window_us, rest or None
+
+
+def has_key(opts: Any) -> bool:
+    return opts is not None and ("key" in opts or "window" in opts)
+
+
+def find(tube: Tube, key: str) -> Row | None:
+    """The row of a key that still holds."""
+    if not key:
+        return None
+    row = tube.engine.keys.of(tube).rows.get((tube.id, key))
+    return row if row is not None and row[KEY_EXPIRES] > tube.engine.now else None
+
+
+def first(tube: Tube, row: Row) -> Delivery:
+    """The answer to a put that came again: the first task as it is, and a fourth field `true`.
+
+    A task that is gone (acked, deleted, out of its ttl) shows as done, without its payload.
+    """
+    task = tube.driver.peek(row[KEY_TASK])
+    if task is None:
+        return Delivery((row[KEY_TASK], DONE, True, _NIL))
+    shown = tube.shown(task)
+    return Delivery((shown[0], shown[1], True, shown[-1]))
+
+
+def insert(tube: Tube, data: bytes, key: str, window_us: int, opts: dict[str, Any] | None) -> Row:
+    """Store a task and what it is known by (inside the transaction)."""
+    engine = tube.engine
+    row = tube.driver.put(data, opts, engine.now)
+    if key:
+        space = engine.keys.of(tube)
+        if (tube.id, key) in space.rows:
+            space.delete((tube.id, key))
+        space.insert((tube.id, key, row[0], engine.now + window_us))
+    return row
+
+
+def put(
+    tube: Tube, client: Client, ticket: Any, data: bytes, opts: dict[str, Any]
+) -> Row | _Sentinel:
+    """`Tube.put` for options with a key. A put that came again needs no room and counts as none."""
+    key, window_us, rest = split(opts)
+    known = find(tube, key)
+    if known is not None:
+        return first(tube, known)
+    driver = tube.driver
+    if driver.capacity and (tube.blocked or len(tube.space.rows) >= driver.capacity):
+        return tube.wait_for_room(client, ticket, data, opts)
+    row = insert(tube, data, key, window_us, rest)
+    shown = tube.shown(row)
+    tube.calls["put"] += 1
+    tube.engine.commit(KIND_PUT, client.session)
+    tube.tell_put(row)
+    return shown
+
+
+def put_waiting(tube: Tube, data: bytes, opts: dict[str, Any]) -> tuple[Row | None, Row]:
+    """There is room for a put that waited: (its row or None, what to answer)."""
+    key, window_us, rest = split(opts)
+    known = find(tube, key)
+    if known is not None:
+        return None, first(tube, known)
+    row = insert(tube, data, key, window_us, rest)
+    return row, tube.shown(row)
+
+
+Keyed = tuple[bytes, str, int, dict[str, Any] | None]
+
+
+def split_many(items: Iterable[tuple[bytes, dict[str, Any] | None]]) -> list[Keyed]:
+    """A batch as (payload, key, window in µs, other options)."""
+    return [(data, *(split(opts) if opts else ("", 0, None))) for data, opts in items]
+
+
+def new_among(tube: Tube, items: list[Keyed]) -> int:
+    """How many tasks of a batch would be new: a key that stands twice in it makes one task."""
+    fresh = {key for _, key, _, _ in items if key and find(tube, key) is None}
+    return len(fresh) + sum(1 for _, key, _, _ in items if not key)
+
+
+def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:
+    """Store those of a batch that are new: (their rows, the ids of all in the batch's order)."""
+    rows: list[Row] = []
+    ids: list[int] = []
+    for data, key, window_us, opts in items:
+        known = find(tube, key)
+        if known is None:
+            rows.append(insert(tube, data, key, window_us, opts))
+        ids.append(rows[-1][0] if known is None else known[KEY_TASK])
+    return rows, ids
