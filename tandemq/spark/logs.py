@@ -1,0 +1,378 @@
+"""Planning a read of log directories and archives, without decoding more than must be.
+
+Headers, footers and frame headers say where records are; only frames that may create a tube are
+decoded, so that every part of a log knows the tubes' names. No Spark here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pyarrow.fs as pafs
+
+from model.errors import StorageError
+from model.record import (
+    CREATE,
+    FRAME_MAGIC,
+    HEADER_SIZE,
+    FrameError,
+    FrameHeader,
+    decode_body,
+    decode_header,
+    frame_body,
+)
+from storage.blocks import decode_block, unpack
+from storage.meta import META_NAME, Meta, read_commit, read_meta
+from storage.rescue import rescue_names
+from storage.segment import (
+    FOOTER_MAGIC,
+    FOOTER_SIZE,
+    HEADER_MAGIC,
+    SEGMENT_HEADER_SIZE,
+    SegmentReader,
+    segment_names,
+)
+from storage.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
+
+#: Marks a folder of Parquet parts, each named after the node and the LSNs it holds.
+ARCHIVE_MARK = "tandemq-archive.json"
+ARCHIVE_PART = re.compile(r"^node=([0-9a-f-]{36})/lsn=(\d{20})-(\d{20})/[^/_.][^/]*\.parquet$")
+#: A create op begins with an array of six, its code, and a space id of 16 or 32 bits.
+_CREATE = re.compile(rb"\x96\x04[\xcd\xce]")
+
+Spaces = dict[int, tuple[str, str]]
+
+
+class ArrowDisk:
+    """The reading part of `storage.disk.Disk` over any file system PyArrow or Spark paths name."""
+
+    def __init__(self, path: str) -> None:
+        """`path`: local, or a URI such as file:///... or hdfs://... . Raises `StorageError`."""
+        self.where = path
+        try:
+            if "://" in path or path.startswith("file:"):
+                self._fs, self._base = pafs.FileSystem.from_uri(path)
+            else:
+                self._fs, self._base = pafs.LocalFileSystem(), path
+        except (OSError, ValueError) as error:
+            raise StorageError(path, 0, f"open: {error}") from error
+        self._base = self._base.rstrip("/")
+
+    def _failure(self, operation: str, name: str, error: Exception) -> StorageError:
+        reason = str(error).split(". Detail:")[0].replace("\n", " ")
+        return StorageError(f"{self.where}/{name}".rstrip("/"), 0, f"{operation}: {reason}")
+
+    def list(self) -> list[str]:
+        try:
+            selector = pafs.FileSelector(self._base, recursive=True)
+            infos = self._fs.get_file_info(selector)
+        except OSError as error:
+            raise self._failure("list", "", error) from error
+        skip = len(self._base) + 1
+        names = [info.path[skip:] for info in infos if info.type == pafs.FileType.File]
+        return sorted(name for name in names if name != "lock")
+
+    def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
+        try:
+            with self._fs.open_input_file(f"{self._base}/{name}") as file:
+                file.seek(position)
+                data: bytes = file.read() if length < 0 else file.read(length)
+                return data
+        except OSError as error:
+            raise self._failure("read", name, error) from error
+
+    def size(self, name: str) -> int:
+        info = self._fs.get_file_info(f"{self._base}/{name}")
+        if info.type != pafs.FileType.File:
+            raise StorageError(f"{self.where}/{name}", 0, "read: no such file")
+        return int(info.size)
+
+    def file(self, name: str) -> Any:
+        """A PyArrow file for random reading."""
+        return self._fs.open_input_file(f"{self._base}/{name}")
+
+
+@dataclass
+class Part:
+    """What one Spark partition reads: frames of a segment, a Parquet part, or a damage to tell.
+
+    start: (LSN, byte) of the first frame; end: byte behind the last. first_lsn/last_lsn: records
+    outside are dropped.
+    """
+
+    path: str
+    name: str
+    start: tuple[int, int] | None = None
+    end: int = 0
+    first_lsn: int = 0
+    last_lsn: int = 2**63 - 1
+    rescue: bool = False
+    meta: Meta | None = None
+    spaces: Spaces = field(default_factory=dict)
+    damage: tuple[int, str] | None = None
+    archive: bool = False
+    retracted: bool = False
+
+
+@dataclass
+class Segment:
+    """A segment as planning sees it. `valid_end`: byte behind its last whole frame."""
+
+    name: str
+    term: Any
+    first_lsn: int
+    last_lsn: int
+    valid_end: int
+    sealed: bool
+    times: tuple[int, int] | None
+    marks: list[tuple[int, int]]
+
+
+def node_name(node: bytes) -> str:
+    return str(UUID(bytes=node))
+
+
+def meta_of(disk: ArrowDisk, names: list[str]) -> Meta:
+    """Identity of the directory, or of the first segment where only segments were copied."""
+    if META_NAME in names:
+        meta = read_meta(disk)  # type: ignore[arg-type]
+        assert meta is not None
+        return meta
+    for name in names:
+        if name.endswith(".wal"):
+            try:
+                value = unpack(
+                    decode_block(disk.read(name, 0, SEGMENT_HEADER_SIZE), 0, HEADER_MAGIC)
+                )
+                return Meta(value["cluster"], value["node"], 0)
+            except (FrameError, KeyError, TypeError) as error:
+                raise StorageError(f"{disk.where}/{name}", 0, f"segment header: {error}") from error
+    raise StorageError(disk.where, 0, "is neither a data directory nor an archive")
+
+
+def spaces_of_snapshots(disk: ArrowDisk, meta: Meta) -> Spaces:
+    """Tubes of the newest snapshot that can be read: those older segments may have created."""
+    for name in reversed(snapshot_names(disk)):  # type: ignore[arg-type]
+        try:
+            reader = SnapshotReader(disk, name, meta.cluster)  # type: ignore[arg-type]
+            for magic, _, body in reader.blocks():
+                if magic == CATALOGUE_MAGIC:
+                    return {op[1]: (op[2], op[3]) for op in unpack(body) if op[0] == CREATE}
+        except (StorageError, FrameError):
+            continue
+    return {}
+
+
+def scan(
+    disk: ArrowDisk, meta: Meta, name: str, spaces: Spaces, split: int, rescue: bool = False
+) -> Segment:
+    """Look through a segment: where frames are, which tubes it creates (added to `spaces`).
+
+    Frames are not verified, except the last one of an unsealed segment: a torn one is left out.
+    Raises `StorageError` for a damaged header, and where something else than a frame stands.
+    """
+    reader = SegmentReader(disk, name, meta, rescue=rescue)  # type: ignore[arg-type]
+    footer = reader.peek_footer()
+    data = disk.read(name)
+    end = len(data) - FOOTER_SIZE if footer is not None else len(data)
+    position, last_lsn, mark_at = SEGMENT_HEADER_SIZE, reader.first_lsn - 1, 0
+    marks: list[tuple[int, int]] = []
+    wanted = (match.start() for match in _CREATE.finditer(data))
+    create_at = next(wanted, -1)
+    torn: int | None = None
+    while position < end:
+        try:
+            header = decode_header(data, position)
+        except FrameError as error:
+            torn = _torn(reader, name, position, error, footer is not None)
+            break
+        behind = position + HEADER_SIZE + header.length
+        if behind > end or (
+            footer is None and behind == end and not _whole(data, position, reader)
+        ):
+            torn = position
+            break
+        if position >= mark_at:
+            marks.append((header.first_lsn, position))
+            mark_at = position + split
+        if 0 <= create_at < behind:
+            _creations(data, position, header, reader.term.id, spaces)
+            while 0 <= create_at < behind:
+                create_at = next(wanted, -1)
+        position, last_lsn = behind, header.last_lsn
+    times = (footer.first_time_us, footer.last_time_us) if footer is not None else None
+    if torn is not None and footer is not None:
+        raise StorageError(name, torn, "a frame reaches into the footer")
+    return Segment(
+        name, reader.term, reader.first_lsn, last_lsn, position, footer is not None, times, marks
+    )
+
+
+def _torn(reader: SegmentReader, name: str, position: int, error: FrameError, sealed: bool) -> int:
+    """The position, if what stands there is the torn end of a write. Raises `StorageError`."""
+    reader.info.last_lsn = max(reader.info.last_lsn, reader.first_lsn - 1)
+    if sealed or reader.follows_valid(position) is not None:
+        raise StorageError(name, position, error.reason) from error
+    return position
+
+
+def _whole(data: bytes, position: int, reader: SegmentReader) -> bool:
+    try:
+        frame_body(data, position, decode_header(data, position), reader.term.id)
+    except FrameError:
+        return False
+    return True
+
+
+def _creations(data: bytes, at: int, header: FrameHeader, term: bytes, spaces: Spaces) -> None:
+    """Add the tubes a frame creates. One that is damaged is told of when it is read."""
+    try:
+        records = decode_body(frame_body(data, at, header, term), header.count)
+    except FrameError:
+        return
+    for _, _, _, ops in records:
+        for op in ops:
+            if op[0] == CREATE:
+                spaces[op[1]] = (op[2], op[3])
+
+
+@dataclass
+class Wanted:
+    """What a query asks for: bounds in LSNs and µs, both inclusive."""
+
+    first_lsn: int = 0
+    last_lsn: int = 2**63 - 1
+    first_us: int = 0
+    last_us: int = 2**63 - 1
+    rescue: bool = False
+    until_commit: bool = False
+    permissive: bool = False
+    split_bytes: int = 16 << 20
+
+
+def plan(paths: list[str], wanted: Wanted) -> list[Part]:
+    """Parts of all directories. A live segment's records that an archive holds are left out.
+
+    Raises `StorageError` for what cannot be read, unless permissive: then it is a part of its own.
+    """
+    archived: dict[str, int] = {}
+    parts: list[Part] = []
+    live: list[tuple[ArrowDisk, list[str]]] = []
+    for path in paths:
+        disk = ArrowDisk(path)
+        names = disk.list()
+        if ARCHIVE_MARK in names:
+            parts += _archive_parts(disk, names, wanted, archived)
+        else:
+            live.append((disk, names))
+    for disk, names in live:
+        try:
+            parts += _log_parts(disk, names, wanted, archived)
+        except StorageError as error:
+            if not wanted.permissive:
+                raise named(disk, error) from error
+            parts.append(Part(disk.where, error.file, damage=(error.position, error.reason)))
+    return parts
+
+
+def named(disk: ArrowDisk, error: StorageError) -> StorageError:
+    """The same error, its file with the directory before it."""
+    if error.file.startswith(disk.where):
+        return error
+    return StorageError(f"{disk.where}/{error.file}", error.position, error.reason)
+
+
+def _archive_parts(
+    disk: ArrowDisk, names: list[str], wanted: Wanted, archived: dict[str, int]
+) -> list[Part]:
+    mark = json.loads(disk.read(ARCHIVE_MARK))
+    if mark.get("version") != 1:
+        raise StorageError(
+            f"{disk.where}/{ARCHIVE_MARK}", 0, f"archive version {mark.get('version')} is unknown"
+        )
+    parts = []
+    for name in names:
+        if (match := ARCHIVE_PART.match(name)) is None:
+            continue
+        node, first, last = match[1], int(match[2]), int(match[3])
+        archived[node] = max(archived.get(node, 0), last)
+        if last >= wanted.first_lsn and first <= wanted.last_lsn:
+            parts.append(Part(disk.where, name, archive=True))
+    return parts
+
+
+def _log_parts(
+    disk: ArrowDisk, names: list[str], wanted: Wanted, archived: dict[str, int]
+) -> Iterator[Part]:
+    meta = meta_of(disk, names)
+    spaces = spaces_of_snapshots(disk, meta)
+    after = archived.get(node_name(meta.node), 0)
+    last_lsn = wanted.last_lsn
+    if wanted.until_commit:
+        commit, problem = read_commit(disk)  # type: ignore[arg-type]
+        if problem is not None:
+            raise StorageError("commit", 0, problem)
+        last_lsn = min(last_lsn, commit)
+    first_lsn = max(wanted.first_lsn, after + 1)
+    due: int | None = after + 1 if after else None
+    segments = segment_names(disk)  # type: ignore[arg-type]
+    files = [(name, False) for name in segments]
+    if wanted.rescue:
+        files += [(name, True) for name in rescue_names(disk)]  # type: ignore[arg-type]
+    for name, rescue in files:
+        try:
+            found = scan(disk, meta, name, spaces, wanted.split_bytes, rescue)
+            if not rescue:
+                if not found.sealed and name != segments[-1]:
+                    raise StorageError(name, found.valid_end, "ends without its footer")
+                if due is not None and found.first_lsn > due:
+                    text = f"LSN {due} up to {found.first_lsn - 1} are missing"
+                    yield from _refused(disk, StorageError(name, 0, text), wanted)
+                due = found.last_lsn + 1
+        except StorageError as error:
+            if name == segments[-1] and disk.size(name) <= SEGMENT_HEADER_SIZE:
+                continue  # a header torn in the making: there is no record yet
+            due = None
+            yield from _refused(disk, error, wanted)
+            continue
+        if found.last_lsn < found.first_lsn or not _asked_for(found, wanted):
+            continue
+        low = 0 if rescue else first_lsn
+        yield from _split(disk, meta, found, spaces, (low, last_lsn), rescue)
+
+
+def _refused(disk: ArrowDisk, error: StorageError, wanted: Wanted) -> Iterator[Part]:
+    if not wanted.permissive:
+        raise named(disk, error)
+    yield Part(disk.where, error.file, damage=(error.position, error.reason))
+
+
+def _asked_for(segment: Segment, wanted: Wanted) -> bool:
+    if segment.last_lsn < wanted.first_lsn or segment.first_lsn > wanted.last_lsn:
+        return False
+    if segment.times is None:
+        return True
+    return segment.times[1] >= wanted.first_us and segment.times[0] <= wanted.last_us
+
+
+def _split(
+    disk: ArrowDisk,
+    meta: Meta,
+    segment: Segment,
+    spaces: Spaces,
+    bounds: tuple[int, int],
+    rescue: bool,
+) -> Iterator[Part]:
+    first, last = bounds
+    ends = [*segment.marks[1:], (segment.last_lsn + 1, segment.valid_end)]
+    for start, (next_lsn, end) in zip(segment.marks, ends, strict=True):
+        if next_lsn > first and start[0] <= last:
+            yield Part(disk.where, segment.name, start, end, first, last, rescue, meta, spaces)
+
+
+__all__ = ["ARCHIVE_MARK", "FOOTER_MAGIC", "FRAME_MAGIC", "ArrowDisk", "Part", "Wanted", "plan"]

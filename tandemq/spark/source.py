@@ -1,0 +1,216 @@
+"""`format("tandemq_log")`: the batch reader, and the door to the stream reader.
+
+Planning runs on the driver and hands every task one part of a segment. What narrows a read comes
+as options, and with `pushdown` from a query's own filters, all of which Spark checks once more.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from model.errors import StorageError
+from tandemq.spark import options as opt
+from tandemq.spark.columns import DEFAULT, check_columns, ddl
+from tandemq.spark.decode import Decoder, damaged
+from tandemq.spark.logs import ArrowDisk, Part, Wanted, plan
+
+MODES = ("FAILFAST", "PERMISSIVE")
+
+
+@dataclass
+class LogPartition(InputPartition):
+    """What one Spark task reads."""
+
+    part: Part
+
+
+class TandemLog(DataSource):
+    """The log of one or several nodes as rows. Columns and options: docs/spark.md."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self.values = opt.parse("tandemq_log", opt.LOG_OPTIONS, options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "tandemq_log"
+
+    def schema(self) -> str:
+        if self.values["columns"]:
+            names = [name.strip() for name in self.values["columns"].split(",")]
+        else:
+            names = list(DEFAULT)
+        if opt.flag(self.values, "payloadJson") and "payload_json" not in names:
+            names.append("payload_json")
+        return ddl(check_columns(names))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = PushingLogReader if opt.flag(self.values, "pushdown") else LogReader
+        return kind(self.values, check_columns(schema.names))
+
+    def streamReader(self, schema: StructType) -> Any:
+        from tandemq.spark.stream import LogStreamReader
+
+        return LogStreamReader(self.values, check_columns(schema.names))
+
+
+class Reading:
+    """What batch and stream readers share: options, and turning a part into batches."""
+
+    def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:
+        self.paths = opt.paths(values)
+        self.columns = columns
+        self.batch_rows = opt.number(values, "batchRows")
+        self.permissive = opt.choice(values, "mode", MODES) == "PERMISSIVE"
+        self.bad_records = values["badRecordsPath"]
+        self.wanted = Wanted(
+            rescue=opt.flag(values, "rescue"),
+            until_commit=opt.choice(values, "until", ("end", "commit")) == "commit",
+            permissive=self.permissive,
+            split_bytes=opt.number(values, "splitBytes", 1024),
+        )
+        self.tubes = opt.names(values, "tubes")
+        self.operations = opt.names(values, "operations")
+
+    def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Batches of a part; in mode PERMISSIVE damage becomes a row and, if asked, a file."""
+        if part.damage is None:
+            try:
+                if part.archive:
+                    yield from archived(part, self.columns, self.batch_rows)
+                else:
+                    yield from Decoder(
+                        part, self.columns, self.batch_rows, self.tubes, self.operations
+                    ).batches()
+                return
+            except StorageError as error:
+                if not self.permissive:
+                    raise
+                part.damage = (error.position, error.reason)
+        self._keep_bad(part)
+        yield damaged(part, self.columns)
+
+    def _keep_bad(self, part: Part) -> None:
+        if self.bad_records is None or part.damage is None:
+            return
+        folder = Path(self.bad_records)
+        folder.mkdir(parents=True, exist_ok=True)
+        position, reason = part.damage
+        value = {"path": part.path, "file": part.name, "position": position, "reason": reason}
+        (folder / f"bad-{uuid4().hex}.json").write_text(json.dumps(value) + "\n")
+
+
+def archived(part: Part, columns: tuple[str, ...], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of a Parquet part of an archive; a column it does not have is NULL."""
+    from tandemq.spark.columns import arrow_schema
+    from tandemq.spark.decode import json_of
+
+    schema = arrow_schema(columns)
+    try:
+        with ArrowDisk(part.path).file(part.name) as file:
+            parquet = pq.ParquetFile(file)
+            there = set(parquet.schema_arrow.names)
+            read = [name for name in columns if name in there]
+            as_json = "payload_json" in columns and "payload_json" not in there
+            if as_json and "payload" not in read:
+                read.append("payload")
+            # A count alone names no column; one is read for the number of rows.
+            for batch in parquet.iter_batches(batch_rows * 4, columns=read or ["lsn"]):
+                arrays = []
+                for field in schema:
+                    if field.name == "payload_json" and as_json:
+                        texts = [json_of(value) for value in batch["payload"].to_pylist()]
+                        arrays.append(pa.array(texts, field.type))
+                    elif field.name in there:
+                        arrays.append(batch[field.name].cast(field.type))
+                    else:
+                        arrays.append(pa.nulls(batch.num_rows, field.type))
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (pa.ArrowException, OSError) as error:
+        text = str(error).replace("\n", " ")
+        raise StorageError(f"{part.path}/{part.name}", 0, f"archive: {text}") from error
+
+
+class LogReader(Reading, DataSourceReader):
+    """Batch reader: parts planned on the driver, decoded in the tasks."""
+
+    def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:
+        super().__init__(values, columns)
+        wanted = self.wanted
+        wanted.first_lsn, wanted.last_lsn = opt.bounds(values, "fromLsn", "toLsn", opt.lsn)
+        wanted.first_us, wanted.last_us = opt.bounds(values, "fromTime", "toTime", opt.time_us)
+
+    def partitions(self) -> list[LogPartition]:
+        return [LogPartition(part) for part in plan(self.paths, self.wanted)]
+
+    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
+        # Spark turns an empty list of partitions into one that is None.
+        if partition is None or not hasattr(partition, "part"):
+            return iter(())
+        return self.rows(partition.part)
+
+
+class PushingLogReader(LogReader):
+    """Takes note of a query's filters on lsn, time, tube and operation.
+
+    Only on request: PySpark 4.3 keeps one reader for a DataFrame, and an unfiltered (or another)
+    use of the same DataFrame would get the rows of the filtered one.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of what narrows the read; every filter goes back for Spark to check."""
+        for one in filters:
+            if len(getattr(one, "attribute", ())) == 1:
+                self._note(one, one.attribute[0])  # type: ignore[attr-defined]
+        return filters
+
+    def _note(self, one: Filter, name: str) -> None:
+        if name in ("tube", "operation") and isinstance(one, EqualTo | In):
+            values = one.value if isinstance(one, In) else (one.value,)
+            chosen = frozenset(values)
+            if name == "tube":
+                self.tubes = chosen if self.tubes is None else self.tubes & chosen
+            else:
+                if "damaged" in chosen:
+                    return
+                before = self.operations
+                self.operations = chosen if before is None else before & chosen
+        elif name in ("lsn", "time"):
+            self._bound(one, name)
+
+    def _bound(self, one: Filter, name: str) -> None:
+        value = getattr(one, "value", None)
+        if isinstance(value, datetime.datetime):
+            if value.tzinfo is None:
+                return
+            epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+            value = (value - epoch) // datetime.timedelta(microseconds=1)
+        if not isinstance(value, int):
+            return
+        low, high = ("first_lsn", "last_lsn") if name == "lsn" else ("first_us", "last_us")
+        if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+            setattr(self.wanted, low, max(getattr(self.wanted, low), value))
+        if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+            setattr(self.wanted, high, min(getattr(self.wanted, high), value))
