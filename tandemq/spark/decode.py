@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-from uuid import UUID
 
-import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,65 +32,10 @@ from model.record import (
 )
 from storage.segment import SegmentReader
 from tandemq.spark.columns import arrow_schema
+from tandemq.spark.groups import Columns, Group, operation_name, plain
 from tandemq.spark.logs import ArrowDisk, Part, named, node_name
 
 SPACE_ID_FIRST = 1024
-#: Fields of a driver's rows, by column. Drivers not listed: id, status, ..., payload.
-LAYOUTS: dict[str, dict[str, int]] = {
-    "fifo": {"payload": 2},
-    "fifottl": {"ttl": 3, "ttr": 4, "priority": 5, "payload": 7},
-    "limfifottl": {"ttl": 3, "ttr": 4, "priority": 5, "payload": 7},
-    "utube": {"utube": 2, "payload": 3},
-    "utubettl": {"ttl": 3, "ttr": 4, "priority": 5, "utube": 7, "payload": 8},
-}
-NEXT_EVENT, TTL, TTR = 2, 3, 4
-#: The state a task must have had for such an operation to touch it.
-STATE_FROM = {
-    "take": "r",
-    "ack": "t",
-    "release": "t",
-    "kick": "!",
-    "touch": "t",
-    "ttr": "t",
-    "delay": "~",
-}
-LARGEST = 2**63 - 1
-
-
-def operation_name(kind: int) -> str:
-    """What a record of this kind did to a task it touched."""
-    name = KIND_NAMES.get(kind, f"kind_{kind}")
-    if name in ("session", "term", "startup", "release_all"):
-        return "release"
-    return name.removesuffix("_many")
-
-
-def json_of(payload: bytes | None) -> str | None:
-    """A MessagePack payload as JSON; bytes in it as text, None for what is no MessagePack."""
-    if payload is None:
-        return None
-    try:
-        value = msgpack.unpackb(payload, strict_map_key=False, unicode_errors="backslashreplace")
-        return json.dumps(value, default=_plain, ensure_ascii=False)
-    except (ValueError, TypeError, msgpack.UnpackException):
-        return None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return repr(value)
-
-
-class Group:
-    """Rows that become columns together: puts, sets or deletes of one tube, or the rest."""
-
-    __slots__ = ("rows", "space", "what")
-
-    def __init__(self, what: int, space: int) -> None:
-        self.what = what
-        self.space = space
-        self.rows: list[tuple[Any, ...]] = []
 
 
 class Decoder:
@@ -242,7 +185,7 @@ class Decoder:
                 space, detail = op[1], {"name": op[2], "type": op[3], "opts": op[4]}
             elif op[1] >= SPACE_ID_FIRST:
                 space = op[1]
-        text = None if detail is None else json.dumps(detail, default=_plain)
+        text = None if detail is None else json.dumps(detail, default=plain)
         self._group(TRUNCATE, space).rows.append((lsn, time_us, kind, session, text))
 
     # -- groups to columns -----------------------------------------------------------------------
@@ -280,127 +223,6 @@ class Decoder:
 
 def _may_be(kind: int, operations: frozenset[str]) -> bool:
     return operation_name(kind) in operations or KIND_NAMES.get(kind, f"kind_{kind}") in operations
-
-
-class Columns:
-    """One group's values by column, made when asked for."""
-
-    def __init__(
-        self,
-        group: Group,
-        tube: str | None,
-        driver: str,
-        constants: dict[str, Any],
-        sessions: dict[bytes | None, str | None],
-    ) -> None:
-        self.what = group.what
-        self.lsn, self.times, self.kinds, self.owners, self.values = zip(*group.rows, strict=True)
-        self.tube = tube
-        self.layout = LAYOUTS.get(driver, {"payload": -1})
-        self.constants = constants
-        self.sessions = sessions
-
-    def make(self, name: str, kind: pa.DataType) -> pa.Array:
-        count = len(self.lsn)
-        if name in self.constants:
-            return pa.repeat(pa.scalar(self.constants[name], kind), count)
-        if name == "tube":
-            return pa.repeat(pa.scalar(self.tube, kind), count)
-        values = self._values(name)
-        return pa.nulls(count, kind) if values is None else pa.array(values, kind)
-
-    def _values(self, name: str) -> Sequence[Any] | None:
-        if name == "lsn":
-            return self.lsn
-        if name == "time":
-            return self.times
-        if name == "kind":
-            return self._named(lambda kind: KIND_NAMES.get(kind, f"kind_{kind}"))
-        if name == "operation":
-            if self.what == TRUNCATE:
-                return self._named(lambda kind: KIND_NAMES.get(kind, f"kind_{kind}"))
-            return self._named(operation_name)
-        if name == "session":
-            return self._session_names()
-        if name == "state_from" and self.what != TRUNCATE:
-            return self._named(lambda kind: STATE_FROM.get(operation_name(kind)))
-        if self.what == INSERT:
-            return self._of_insert(name)
-        if self.what == SET:
-            return self._of_set(name)
-        if self.what == DELETE:
-            if name == "task_id":
-                return self.values
-            return ["-"] * len(self.lsn) if name == "state_to" else None
-        return self.values if name == "detail" else None
-
-    def _named(self, name_of: Callable[[int], str | None]) -> Sequence[str | None]:
-        names = {kind: name_of(kind) for kind in set(self.kinds)}
-        return [names[kind] for kind in self.kinds]
-
-    def _session_names(self) -> Sequence[str | None]:
-        names = self.sessions
-        for session in set(self.owners):
-            if session not in names:
-                names[session] = (
-                    str(UUID(bytes_le=session)) if len(session) == 16 else session.hex()
-                )
-        return [names[session] for session in self.owners]
-
-    def _of_insert(self, name: str) -> Sequence[Any] | None:
-        rows = self.values
-        if name == "task_id":
-            return [row[0] for row in rows]
-        if name == "state_to":
-            return [row[1] for row in rows]
-        if name == "payload":
-            at = self.layout["payload"]
-            return [_bytes(row[at]) for row in rows]
-        if name == "payload_json":
-            at = self.layout["payload"]
-            return [json_of(_bytes(row[at])) for row in rows]
-        if name == "delay" and "ttl" in self.layout:
-            return [
-                row[NEXT_EVENT] - now if row[1] == "~" else None
-                for row, now in zip(rows, self.times, strict=True)
-            ]
-        place = self.layout.get(name)
-        if place is None:
-            return None
-        if name == "utube":
-            return [row[place] for row in rows]
-        return [min(row[place], LARGEST) for row in rows]
-
-    def _of_set(self, name: str) -> Sequence[Any] | None:
-        ops = self.values
-        if name == "task_id":
-            return [op[2] for op in ops]
-        if name == "state_to":
-            return [op[4] if op[3] == 1 else _field(op, 1) for op in ops]
-        if "ttl" not in self.layout:
-            return None
-        if name == "ttl":
-            return [_field(op, TTL) if len(op) > 7 else None for op in ops]
-        if name == "ttr":
-            return [_field(op, TTR) if len(op) > 7 else None for op in ops]
-        if name == "delay":
-            return [
-                (_field(op, NEXT_EVENT) or now) - now if op[4] == "~" else None
-                for op, now in zip(ops, self.times, strict=True)
-            ]
-        return None
-
-
-def _field(op: Sequence[Any], number: int) -> Any:
-    """The value a set op gives to a field; None when it leaves it alone."""
-    for at in range(3, len(op) - 1, 2):
-        if op[at] == number:
-            return op[at + 1]
-    return None
-
-
-def _bytes(value: Any) -> bytes | None:
-    return value if isinstance(value, bytes) else None
 
 
 def damaged(part: Part, columns: Sequence[str]) -> pa.RecordBatch:

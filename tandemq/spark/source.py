@@ -125,7 +125,7 @@ class Reading:
 def archived(part: Part, columns: tuple[str, ...], batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet part of an archive; a column it does not have is NULL."""
     from tandemq.spark.columns import arrow_schema
-    from tandemq.spark.decode import json_of
+    from tandemq.spark.groups import json_of
 
     schema = arrow_schema(columns)
     try:
