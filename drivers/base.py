@@ -67,6 +67,8 @@ class Driver(ABC):
     #: Options of `create_tube` and of a call on a task that only this driver knows.
     tube_options: ClassVar[frozenset[str]] = frozenset()
     task_options: ClassVar[frozenset[str]] = frozenset()
+    #: Whether `release` understands `delay`, of a taken task and of one its ttr just made ready.
+    delays: ClassVar[bool] = False
     #: Largest number of tasks, all states counted; 0 = no limit. A put beyond it waits.
     capacity: int = 0
 

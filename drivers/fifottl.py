@@ -45,6 +45,8 @@ SHAPES = (
 class TtlDriver(StatusDriver):
     """Deadlines, for rows that share the fields up to `created`."""
 
+    delays: ClassVar[bool] = True
+
     def __init__(self, space: Space, opts: dict[str, Any]) -> None:
         super().__init__(space, opts)
         self.ttl_us = duration_us("ttl", opts["ttl"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from engine import lifecycle
+from engine import attempts, lifecycle, policy
 from engine.arguments import lua_type
 from model.errors import ER_IDENTIFIER, QueueError, failure
 from model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE, KIND_GRANT
@@ -47,6 +47,8 @@ METHODS_GRANTED = (
     "take_many",
     "ack_many",
     "release_many",
+    "info",
+    "redrive",
 )
 
 
@@ -77,6 +79,7 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
     if name in engine.store.by_name:
         raise failure(f"Space '{name}' already exists")
     full = _tube_options(driver, name, kind, opts)
+    policy.check(engine, driver, name, kind, full)
     space = engine.store.create(name, kind, full, temporary)
     if name in engine.broken:
         reason = engine.broken.pop(name)
@@ -105,7 +108,7 @@ def _abandon(engine: Engine, name: str) -> None:
 
 def _tube_options(driver: Any, name: str, kind: str, opts: dict[str, Any]) -> dict[str, Any]:
     """Options as they are stored: defaults filled in, callbacks left out, all checked."""
-    known = TUBE_OPTIONS | driver.tube_options
+    known = TUBE_OPTIONS | policy.OPTIONS | driver.tube_options
     for option in opts:
         if option not in known:
             raise failure(f"Unknown option {option}")
@@ -138,9 +141,12 @@ def drop_tube(engine: Engine, tube: Tube) -> bool:
         raise failure("There are consumers connected the tube")
     if any(key[0] == tube.id for key in engine.taken.rows):
         raise failure("There are taken tasks in the tube")
+    if feeders := attempts.feeders(tube):
+        raise failure(f"The tube takes the dead letters of {', '.join(sorted(feeders))}")
     lifecycle.stop_driver(engine, tube)
     engine.catalogue.delete(tube.name)
     engine.keys.forget_tube(tube)
+    tube.notebook.forget_tube(tube.id)
     engine.store.drop(tube.space)
     engine.commit(KIND_DROP_TUBE, None)
     return True

@@ -101,13 +101,16 @@ def unknown_option(value: dict[str, Any], known: frozenset[str]) -> QueueError:
     return failure(f"Unknown option {next(option for option in value if option not in known)}")
 
 
-def wants_token(value: Any) -> bool:
-    """Options of a take: whether it asks for the fencing token."""
-    given = task_options(value, _TOKEN, "take")
-    token = given.get("token") if given else None
-    if token is not None and type(token) is not bool:
-        raise failure(f"Invalid value of token: {token} (expected true or false)")
-    return token is True
+def wants_token(value: Any) -> bool | str:
+    """Options of a take: whether it asks for the fencing token, or ("info") for all there is."""
+    given = task_options(value, _TAKE, "take")
+    if not given:
+        return False
+    for option in ("token", "info"):
+        wanted = given.get(option)
+        if wanted is not None and type(wanted) is not bool:
+            raise failure(f"Invalid value of {option}: {wanted} (expected true or false)")
+    return "info" if given.get("info") else given.get("token") is True
 
 
 def split_token(value: Any, what: str, only: bool) -> tuple[Any, Any]:
@@ -122,3 +125,4 @@ def split_token(value: Any, what: str, only: bool) -> tuple[Any, Any]:
 
 
 _TOKEN = frozenset({"token"})
+_TAKE = frozenset({"token", "info"})

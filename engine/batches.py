@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments, keys
-from engine.clients import PENDING, Client, Delivery, _Sentinel
+from engine import arguments, attempts, expiry, keys
+from engine.clients import PENDING, Client, _Sentinel
 from model.errors import failure, not_taken, task_not_found
 from model.record import KIND_ACK_MANY, KIND_PUT_MANY, KIND_RELEASE_MANY, KIND_TAKE_MANY
 
@@ -71,7 +71,7 @@ def _merge(tube: Tube, common: dict[str, Any] | None, opts: Any) -> dict[str, An
 
 
 def take_many(
-    tube: Tube, client: Client, ticket: Any, count: Any, timeout: Any = 0, token: bool = False
+    tube: Tube, client: Client, ticket: Any, count: Any, timeout: Any = 0, token: bool | str = False
 ) -> list[Row] | _Sentinel:
     """Up to `count` ready tasks; with a timeout, wait for the first one if there is none."""
     count = arguments.kick_count(count)
@@ -86,12 +86,12 @@ def take_many(
     return PENDING
 
 
-def take_now(tube: Tube, client: Client, count: int, token: bool) -> list[Row]:
+def take_now(tube: Tube, client: Client, count: int, token: bool | str) -> list[Row]:
     """Up to `count` tasks that are ready, committed to the client; it may be none."""
     engine = tube.engine
     rows = tube.driver.take_many(count, engine.now)
     while rows and rows[0][1] != "t":
-        tube.expire(rows[0][0])
+        expiry.expire(tube, rows[0][0])
         if tube.space.rows.get(rows[0][0]) == rows[0]:
             raise failure(f"driver {tube.type} offers task {rows[0][0]} and does not expire it")
         rows = tube.driver.take_many(count, engine.now)
@@ -110,7 +110,7 @@ def take_now(tube: Tube, client: Client, count: int, token: bool) -> list[Row]:
         for row in rows:
             tube.notify(row, "take")
     if token:
-        return [Delivery((row[0], row[1], first + n, row[-1])) for n, row in enumerate(shown)]
+        return [tube.receipt(row, first + n, token) for n, row in enumerate(shown)]
     return shown
 
 
@@ -124,6 +124,8 @@ def ack_many(tube: Tube, client: Client, ids: Any) -> int:
     assert session is not None
     rows = tube.driver.delete_many(wanted, engine.now)
     tube.taken.disown_many(tube.id, wanted, session)
+    for task_id in wanted if tube.notes else ():
+        tube.notebook.forget(tube.id, task_id)
     tube.calls["ack"] += len(rows)
     tube.done += len(rows)
     engine.commit(KIND_ACK_MANY, session)
@@ -137,8 +139,9 @@ def ack_many(tube: Tube, client: Client, ids: Any) -> int:
 
 def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
     """Give tasks back, each an id or [id, token]; if one may not be released, none is. How many."""
-    opts = arguments.task_options(opts, tube.task_options, "release")
-    rows = [tube.give_back(task_id, opts) for task_id in _owned(tube, client, ids)]
+    opts = arguments.task_options(opts, tube.release_options, "release")
+    reason = attempts.reason_of(tube, opts, attempts.RELEASED)
+    rows = [tube.give_back(task_id, opts, reason) for task_id in _owned(tube, client, ids)]
     tube.calls["release"] += len(rows)
     tube.engine.commit(KIND_RELEASE_MANY, client.session)
     for row in rows:

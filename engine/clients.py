@@ -60,7 +60,8 @@ class Client:
 class Waiter:
     """A parked call: a take that waits for a task, or a put that waits for room.
 
-    deadline: µs of the log's clock, None = for ever. token: the take asked for a fencing token.
+    deadline: µs of the log's clock, None = for ever. token: the take asked for a fencing token,
+    or, as "info", for everything known of the task.
     many: the take asked for up to so many tasks in one reply (0: for one, plainly).
     data, opts: the task of a parked put.
     """
@@ -74,7 +75,7 @@ class Waiter:
         ticket: Any,
         tube: Tube,
         deadline: int | None,
-        token: bool = False,
+        token: bool | str = False,
     ) -> None:
         self.id = waiter_id
         self.client = client

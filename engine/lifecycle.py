@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine import attempts
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 from model.record import KIND_OTHER, KIND_SESSION, KIND_STARTUP
 
@@ -39,7 +40,7 @@ def promote(engine: Engine, kind: int = KIND_STARTUP) -> Released:
             owner = engine.taken.rows.get((tube.id, task_id))
             if owner is not None and owner[TAKEN_SESSION] in live:
                 continue
-            if (row := _give_back(engine, tube, task_id)) is not None:
+            if (row := _give_back(engine, tube, task_id, attempts.RESTART)) is not None:
                 released.append((tube, row))
     _sweep_owners(engine)
     engine.commit(kind, None)
@@ -108,18 +109,18 @@ def release_tasks_of(engine: Engine, session: bytes) -> None:
         if tube is None or task_id not in tube.space.rows:
             engine.taken.disown(tube_id, task_id)
             engine.report(f"Inconsistent queue state: task {task_id} of tube {tube_id} not found")
-        elif (row := _give_back(engine, tube, task_id)) is not None:
+        elif (row := _give_back(engine, tube, task_id, attempts.SESSION)) is not None:
             released.append((tube, row))
     engine.commit(KIND_SESSION, session)
     _tell_released(released)
 
 
-def _give_back(engine: Engine, tube: Tube, task_id: int) -> Row | None:
+def _give_back(engine: Engine, tube: Tube, task_id: int, reason: str) -> Row | None:
     """Release a task on its owner's behalf; what goes wrong is taken back and reported."""
     store = engine.store
     ops, undo = len(store.ops), len(store.undo)
     try:
-        return tube.give_back(task_id, None)
+        return tube.give_back(task_id, None, reason)
     except Exception as error:
         store.rollback_to(ops, undo)
         _report(engine, tube, f"release of task {task_id}", error)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drivers.base import Driver
-from engine import lifecycle, settings, waiting
+from engine import expiry, lifecycle, notes, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
 from engine.keys import TIMER_KEYS, Keys
 from engine.sessions import TIMER_SESSION, Sessions
@@ -92,6 +92,12 @@ class Engine:
         )
         self.grants = self.store.add(grants_space(CatalogueIndex(self._grants_in, self._grants_in)))
         self.keys = Keys(self)
+        #: Notes on tasks: of logged tubes, of temporary ones.
+        self.notes = notes.both(self.store)
+        #: Tasks that came from other tubes in the call at hand, told of after its commit.
+        self.arrived: list[tuple[Tube, Row]] = []
+        #: A number from 0 to 1 by chance; what comes of it is logged, never the asking.
+        self.chance: Callable[[], float] = lambda: int.from_bytes(new_uuid()[:6]) / 2**48
         self.store.add(consumers_space())
         self.store.add(session_ids_space())
 
@@ -247,7 +253,9 @@ class Engine:
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def park(self, client: Client, ticket: Any, tube: Tube, wait_us: int, token: bool) -> Waiter:
+    def park(
+        self, client: Client, ticket: Any, tube: Tube, wait_us: int, token: bool | str
+    ) -> Waiter:
         """A call begins to wait, `wait_us` at most (NEVER_US = for ever)."""
         self._waiter_id += 1
         deadline = None if wait_us >= NEVER_US else self.now + wait_us
@@ -327,7 +335,7 @@ class Engine:
             if tube is None:
                 raise failure("no tube serves this space")
             before = tube.space.rows.get(entry[2])
-            tube.expire(entry[2])
+            expiry.expire(tube, entry[2])
             # The moment may stay the same: ttl and ttr that end together are two steps.
             if entry in timers and tube.space.rows.get(entry[2]) is before:
                 raise failure("the deadline was not handled")

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drivers.base import KNOWN_PUT_OPTIONS, Driver
-from engine import arguments, keys
+from engine import arguments, attempts, keys, policy
 from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
+from engine.expiry import past_overdue
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
-from model.errors import ER_FIELD_MISSING, QueueError, failure, not_taken, task_not_found
+from model.errors import ER_FIELD_MISSING, QueueError, not_taken, task_not_found
 from model.record import (
     KIND_ACK,
     KIND_BURY,
@@ -53,8 +54,12 @@ class Tube:
         "id",
         "name",
         "normalize",
+        "notebook",
+        "notes",
         "opts",
+        "policy",
         "put_options",
+        "release_options",
         "space",
         "taken",
         "task_options",
@@ -76,6 +81,11 @@ class Tube:
         )
         self.task_options = KNOWN_PUT_OPTIONS | driver.task_options
         self.put_options = self.task_options | keys.KEY_OPTIONS
+        self.release_options = self.task_options | attempts.BURY_OPTIONS
+        self.policy = policy.of(self.opts)
+        self.notebook = engine.notes[1 if space.temporary else 0]
+        #: What is known of tasks beside their rows; empty in most tubes.
+        self.notes = self.notebook.index.of(self.id)
         self.taken = engine.taken
         self.calls = dict.fromkeys(CALLS, 0)
         self.done = 0
@@ -110,14 +120,14 @@ class Tube:
         return shown
 
     def take(
-        self, client: Client, ticket: Any, timeout: Any = None, token: bool = False
+        self, client: Client, ticket: Any, timeout: Any = None, token: bool | str = False
     ) -> Row | _Sentinel:
         """The next ready task, or wait for one: `timeout` seconds, None = for ever."""
         engine = self.engine
         wait_us = arguments.timeout_us(timeout)
         # Whoever waits was served when a task became ready, so what is ready now is free to take.
         row = self.driver.take(engine.now)
-        if row is not None and (row[1] == "t" or (row := self.past_overdue(row)) is not None):
+        if row is not None and (row[1] == "t" or (row := past_overdue(self, row)) is not None):
             return self.delivered(client, row, token)
         if not wait_us:
             return EMPTY
@@ -125,19 +135,7 @@ class Tube:
         self.waiters[waiter.id] = waiter
         return PENDING
 
-    def past_overdue(self, row: Row | None) -> Row | None:
-        """Expire what a take came upon until it meets a task to deliver.
-
-        A ttl of nothing gets here, and a flood of deadlines that one tick could not handle.
-        """
-        while row is not None and row[1] != "t":
-            self.expire(row[0])
-            if self.space.rows.get(row[0]) == row:
-                raise failure(f"driver {self.type} offers task {row[0]} and does not expire it")
-            row = self.driver.take(self.engine.now)
-        return row
-
-    def delivered(self, client: Client, row: Row, token: bool) -> Row:
+    def delivered(self, client: Client, row: Row, token: bool | str) -> Row:
         """Write down the owner of a task the driver just took, and commit."""
         engine = self.engine
         shown = row if self.normalize is None else self.normalize(row)
@@ -150,8 +148,13 @@ class Tube:
         if self.callback is not None:
             self.notify(row, "take")
         if token:
-            return Delivery((shown[0], shown[1], engine.last_delivery, shown[-1]))
+            return self.receipt(shown, engine.last_delivery, token)
         return shown
+
+    def receipt(self, shown: Row, delivery: int, token: bool | str) -> Delivery:
+        """A task with its token, or with all there is to know where the take asked for that."""
+        told = delivery if token is True else attempts.receipt(self, shown[0], delivery)
+        return Delivery((shown[0], shown[1], told, shown[-1]))
 
     def own(self, task_id: int, client: Client, session: bytes) -> None:
         engine = self.engine
@@ -180,6 +183,8 @@ class Tube:
         row = self.driver.delete(task_id, engine.now)
         shown = row if self.normalize is None else self.normalize(row)
         self.taken.disown(self.id, task_id)
+        if self.notes:
+            self.notebook.forget(self.id, task_id)
         self.calls["ack"] += 1
         self.done += 1
         engine.commit(KIND_ACK, client.session)
@@ -191,6 +196,8 @@ class Tube:
 
     def tell(self, row: Row, event: str) -> None:
         """A task changed (already committed): the callback, and who waits for what that freed."""
+        if self.policy is not None and event in ("release", "ttr"):
+            event = attempts.tell(self, row, event)
         if self.callback is not None:
             self.notify(row, event)
         if self.waiters or self.blocked:
@@ -212,19 +219,24 @@ class Tube:
     def release(self, client: Client, task_id: Any, opts: Any = None, token: Any = None) -> Row:
         """Give a taken task back, after `opts.delay` seconds where the driver knows delays."""
         task_id = arguments.task_id(task_id, 2)
-        opts = arguments.task_options(opts, self.task_options, "release")
+        opts = arguments.task_options(opts, self.release_options, "release")
+        reason = attempts.reason_of(self, opts, attempts.RELEASED)
         self.check_owner(client, task_id, token)
         if task_id not in self.space.rows:
             raise task_not_found(task_id)
-        row = self.give_back(task_id, opts)
+        row = self.give_back(task_id, opts, reason)
         shown = self.shown(row)
         self.calls["release"] += 1
         self.engine.commit(KIND_RELEASE, client.session)
         self.tell(row, "release")
         return shown
 
-    def give_back(self, task_id: int, opts: dict[str, Any] | None) -> Row:
+    def give_back(
+        self, task_id: int, opts: dict[str, Any] | None, reason: str = attempts.RELEASED
+    ) -> Row:
         """The release itself, inside a transaction; its counting and telling are the caller's."""
+        if self.policy is not None:
+            return attempts.give_back(self, task_id, opts, reason)
         row = self.driver.release(task_id, opts, self.engine.now)
         self.taken.disown(self.id, task_id)
         return row
@@ -258,12 +270,16 @@ class Tube:
             raise task_not_found(task_id)
         return task_id  # type: ignore[no-any-return]
 
-    def bury(self, client: Client, task_id: Any) -> Row:
+    def bury(self, client: Client, task_id: Any, opts: Any = None) -> Row:
         """Set a task aside, whoever holds it; a buried one is returned as it is."""
         task_id = self._existing(task_id)
+        opts = arguments.task_options(opts, attempts.BURY_OPTIONS, "bury")
+        reason = attempts.reason_of(self, opts, attempts.BURIED)
         row = self.space.rows[task_id]
         if row[1] == "!":
             return self.shown(row)
+        if self.policy is not None and row[1] == "t":
+            attempts.count(self, task_id, reason)
         row = self.driver.bury(task_id, self.engine.now)
         shown = self.shown(row)
         self.taken.disown(self.id, task_id)
@@ -276,6 +292,8 @@ class Tube:
         """Make up to `count` buried tasks ready; how many it was."""
         rows = self.driver.kick(arguments.kick_count(count), self.engine.now)
         if rows:
+            for row in rows if self.notes else ():
+                self.notebook.begin_anew(self.id, row[0])
             self.calls["kick"] += len(rows)
             self.engine.commit(KIND_KICK, client.session)
             for row in rows:
@@ -288,6 +306,7 @@ class Tube:
         row = self.driver.delete(task_id, self.engine.now)
         shown = self.shown(row)
         self.taken.disown(self.id, task_id)
+        self.notebook.forget(self.id, task_id)
         self.calls["delete"] += 1
         self.done += 1
         self.engine.commit(KIND_DELETE, client.session)
@@ -300,6 +319,7 @@ class Tube:
             self.taken.disown(*key)
         self.driver.truncate()
         self.engine.keys.forget_tube(self)
+        self.notebook.forget_tube(self.id)
         self.engine.commit(KIND_TRUNCATE, client.session)
         if self.blocked:
             self.engine.woken.append(self)
@@ -335,20 +355,6 @@ class Tube:
         self.blocked.pop(waiter.id, None)
 
     # -- events ----------------------------------------------------------------------------------
-
-    def expire(self, task_id: int) -> None:
-        """A deadline of one task is due: one transaction, however many events."""
-        engine = self.engine
-        events = self.driver.expire(task_id, engine.now)
-        for _, row in events:
-            if row[1] != "t":
-                self.taken.disown(self.id, row[0])
-        engine.commit(engine.event_kind(events[-1][0] if events else ""), None)
-        for event, row in events:
-            if event == "delete":
-                self.done += 1
-            self.calls[event] = self.calls.get(event, 0) + 1
-            self.tell(row, event)
 
     def notify(self, row: Row, event: str) -> None:
         """Tell the callback; what it raises is reported and changes nothing."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import batches, keys
+from engine import batches, expiry, keys
 from model.errors import QueueError, failure
 from model.record import KIND_PUT
 
@@ -63,7 +63,7 @@ def _put(tube: Tube, waiter: Waiter) -> Row:
 def _take(tube: Tube, waiter: Waiter) -> Row | list[Row] | None:
     if waiter.many:
         return batches.take_now(tube, waiter.client, waiter.many, waiter.token)
-    row = tube.past_overdue(tube.driver.take(tube.engine.now))
+    row = expiry.past_overdue(tube, tube.driver.take(tube.engine.now))
     return None if row is None else tube.delivered(waiter.client, row, waiter.token)
 
 

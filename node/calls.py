@@ -174,7 +174,8 @@ class TubeCalls:
         return reply(ticket, self.tube.peek(argument(plain(args), 0)))
 
     def bury(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
-        return reply(ticket, self.tube.bury(connection, argument(plain(args), 0)))
+        values = plain(args)
+        return reply(ticket, self.tube.bury(connection, argument(values, 0), argument(values, 1)))
 
     def kick(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         return reply(ticket, self.tube.kick(connection, argument(plain(args), 0)))

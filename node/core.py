@@ -20,7 +20,7 @@ from model.errors import (
     no_such_proc,
 )
 from model.record import encode_frame
-from node import calls, module_calls, requests
+from node import calls, module_calls, requests, tube_calls
 from node.connection import Connection
 from wire.constants import CALL, CALL_16
 from wire.replies import empty_reply, error_reply, nil_reply
@@ -126,7 +126,8 @@ class Core:
 
     def _tube_changed(self, tube: Tube, appears: bool) -> None:
         table = calls.TubeCalls(tube, self.limits)
-        for method, handler in table.handlers():
+        more = tube_calls.MoreCalls(self, tube)
+        for method, handler in (*table.handlers(), *more.handlers()):
             name = f"queue.tube.{tube.name}:{method}"
             if appears:
                 self.handlers[name] = handler
@@ -189,7 +190,7 @@ class Core:
 
     def _serves_always(self, text: str) -> bool:
         if text.startswith("queue.tube."):
-            return text.rpartition(":")[2] in calls.READING
+            return text.rpartition(":")[2] in calls.READING | tube_calls.READING
         return text not in ("queue.create_tube", "queue.identify", "queue.cfg")
 
     def _refusal(self, text: str) -> calls.Handler:

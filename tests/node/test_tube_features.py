@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.harness import node
+from tests.node.harness import Everybody, node
 
 pytestmark = pytest.mark.asyncio
 
@@ -21,3 +21,49 @@ async def test_keys_over_the_wire() -> None:
         assert await wire.call("queue.tube.fifo:put", "two", opts) == [[0, "-", None, True]]
         code, text = await wire.call("queue.tube.fifo:put", "two", {"key": 1})
         assert (code, text) == (32, "Invalid value of key: expected a string, got number")
+
+
+async def test_dead_letters_over_the_wire() -> None:
+    async with node() as bench:
+        wire = await bench.dial()
+        opts = {"max_attempts": 2, "dead_letter": "fifo", "retry_delay": 0.01, "retry_jitter": 0}
+        made = await wire.call("queue.create_tube", "jobs", "fifottl", opts)
+        assert made[0]["opts"]["dead_letter"] == "fifo"
+        await wire.call("queue.tube.jobs:put", "poison")
+        ((_, _, data, known),) = await wire.call("queue.tube.jobs:take", 1, {"info": True})
+        assert (data, known["attempts"]) == ("poison", 1)
+        fence = {"token": known["token"], "reason": "no such host"}
+        assert (await wire.call("queue.tube.jobs:release", 0, fence))[0][1] == "~"
+        ((_, _, _, known),) = await wire.call("queue.tube.jobs:take", 5, {"info": True})
+        assert (known["attempts"], known["reason"]) == (2, "no such host")
+        assert (await wire.call("queue.tube.jobs:info", 0))[0]["attempts"] == 2
+        assert await wire.call("queue.tube.jobs:release", 0) == [[0, "-", "poison"]]
+        (letter,) = await wire.call("queue.tube.fifo:info", 0)
+        assert (letter["from_tube"], letter["from_id"], letter["from_attempts"]) == ("jobs", 0, 2)
+        assert await wire.call("queue.tube.fifo:redrive", 5) == [1]
+        assert await wire.call("queue.tube.jobs:peek", 1) == [[1, "r", "poison"]]
+        assert await wire.call("queue.tube.jobs:take_many", 1, 0, {"info": True, "token": True})
+        assert (await wire.call("queue.tube.jobs:bury", 1, {"reason": "odd"}))[0][1] == "!"
+        assert (await wire.call("queue.tube.jobs:info", 1))[0]["reason"] == "odd"
+        code, text = await wire.call("queue.tube.jobs:take", 0, {"info": 1})
+        assert (code, text) == (32, "Invalid value of info: 1 (expected true or false)")
+
+
+async def test_a_redrive_needs_the_right_to_put_where_it_goes() -> None:
+    class Cleaner(Everybody):
+        def may(self, user: str, call: str) -> bool:
+            return call != "queue.tube.jobs:put"
+
+    async with node() as bench:
+        wire = await bench.dial()
+        await wire.call(
+            "queue.create_tube", "jobs", "fifo", {"max_attempts": 1, "dead_letter": "fifo"}
+        )
+        await wire.call("queue.tube.jobs:put", "x")
+        await wire.call("queue.tube.jobs:take", 0)
+        await wire.call("queue.tube.jobs:release", 0)
+        bench.core.accounts = Cleaner()
+        bench.core.forget_tables()
+        code, text = await wire.call("queue.tube.fifo:redrive")
+        assert (code, "queue.tube.jobs:put" in text) == (42, True)
+        assert await wire.call("queue.tube.fifo:redrive", 1, {"to": "utube"}) == [1]

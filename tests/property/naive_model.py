@@ -45,6 +45,7 @@ class Task:
     created: int
     utube: str
     owner: Session | None = None
+    attempts: int = 0
 
     def shown(self) -> tuple[int, str, bytes]:
         return (self.id, self.status, self.data)
@@ -63,7 +64,13 @@ CALLS = ("ack", "bury", "delete", "kick", "put", "release", "take", "touch", "tt
 
 
 class Tube:
-    def __init__(self, kind: str, capacity: int = 0) -> None:
+    def __init__(self, kind: str, capacity: int = 0, opts: dict[str, Any] | None = None) -> None:
+        opts = opts or {}
+        self.max_attempts: int = opts.get("max_attempts", 0)
+        self.dead_letter: str = opts.get("dead_letter", "")
+        #: Seconds before the first retry, twice as many before each further one.
+        self.retry_delay: float = opts.get("retry_delay", 0)
+        self.counts = "max_attempts" in opts or "retry_delay" in opts
         self.kind = kind
         self.capacity = capacity
         self.ttl = kind in ("fifottl", "limfifottl", "utubettl")
@@ -107,8 +114,8 @@ class Tube:
 class Model:
     """Tubes by name, in order of creation; sessions with a row; settings; the clock in µs."""
 
-    def __init__(self, kinds: dict[str, tuple[str, int]], now: int) -> None:
-        self.tubes = {name: Tube(kind, capacity) for name, (kind, capacity) in kinds.items()}
+    def __init__(self, kinds: dict[str, tuple[Any, ...]], now: int) -> None:
+        self.tubes = {name: Tube(*kind) for name, kind in kinds.items()}
         self.now = now
         self.conns: list[Connection] = []
         self.sessions: list[Session] = []
@@ -227,27 +234,56 @@ class Model:
         tube.calls["ack"] += 1
         return row
 
-    def _release(self, tube: Tube, task: Task, delay: float = 0) -> tuple[int, str, bytes]:
+    def _back(self, tube: Tube, task: Task, delay: float | None) -> tuple[int, str, bytes]:
+        """An attempt ended without an ack: ready, delayed or given up."""
         task.owner = None
         task.status = "r"
+        if tube.counts:
+            task.attempts += 1
+            if tube.max_attempts and task.attempts >= tube.max_attempts:
+                return self._give_up(tube, task)
+            if delay is None and tube.retry_delay:
+                delay = min(tube.retry_delay * 2 ** (task.attempts - 1), 3600)
         if tube.ttl:
             task.next_event = task.created + task.ttl
             if delay:
                 task.status, task.next_event = "~", self.now + int(delay * SECOND)
                 task.ttl = min(task.ttl + int(delay * SECOND), 2**63)
-        tube.calls["release"] += 1
         return task.shown()
 
-    def release(self, conn: Connection, tube: Tube, task_id: int, delay: float) -> Any:
+    def _give_up(self, tube: Tube, task: Task) -> tuple[int, str, bytes]:
+        if not tube.dead_letter:
+            task.status = "!"
+            if tube.ttl:
+                task.next_event = task.created + task.ttl
+            tube.calls["bury"] += 1
+            return task.shown()
+        target = self.tubes[tube.dead_letter]
+        letter: dict[str, Any] = {"pri": task.pri} if tube.ttl else {}
+        if tube.sub:
+            letter["utube"] = task.utube
+        self._insert(target, task.data, letter)
+        tube.calls["delete"] += 1
+        return self._remove(tube, task)
+
+    def _release(
+        self, tube: Tube, task: Task, delay: float | None = None
+    ) -> tuple[int, str, bytes]:
+        tube.calls["release"] += 1
+        return self._back(tube, task, delay)
+
+    def release(self, conn: Connection, tube: Tube, task_id: int, delay: float | None) -> Any:
         return self._release(tube, tube.owned(conn, task_id), delay)
 
-    def batch(self, conn: Connection, tube: Tube, ids: list[int], delay: float | None) -> int:
-        """ack_many, or with a delay release_many."""
+    def batch(
+        self, conn: Connection, tube: Tube, ids: list[int], ack: bool, delay: float | None
+    ) -> int:
+        """ack_many or release_many."""
         tasks = [tube.owned(conn, task_id) for task_id in ids]
         if len(set(ids)) != len(ids):
             raise Refused("A task stands twice in the list")
         for task in tasks:
-            if delay is None:
+            if ack:
                 self._remove(tube, task)
                 tube.calls["ack"] += 1
             else:
@@ -257,6 +293,8 @@ class Model:
     def bury(self, tube: Tube, task_id: int) -> Any:
         task = tube.existing(task_id)
         if task.status != "!":
+            if tube.counts and task.status == "t":
+                task.attempts += 1
             task.status, task.owner = "!", None
             if tube.ttl:
                 task.next_event = task.created + task.ttl
@@ -266,7 +304,7 @@ class Model:
     def kick(self, tube: Tube, count: int) -> int:
         kicked = tube.ordered("!")[: max(0, count)]
         for task in kicked:
-            task.status = "r"
+            task.status, task.attempts = "r", 0
         tube.calls["kick"] += len(kicked)
         return len(kicked)
 
@@ -342,7 +380,7 @@ class Model:
         return [
             (tube, task)
             for tube in self.tubes.values()
-            for task in tube.ordered("t")
+            for task in sorted(tube.ordered("t"), key=lambda task: task.id)
             if task.owner is session
         ]
 
@@ -426,6 +464,10 @@ class Model:
         if task.status in "r!":
             self._ttl(tube, task)
             return
-        tube.calls["ttr" if task.status == "t" else "delay"] += 1
+        if task.status == "t":
+            tube.calls["ttr"] += 1
+            self._back(tube, task, None)
+            return
+        tube.calls["delay"] += 1
         task.status, task.owner = "r", None
         task.next_event = task.created + task.ttl

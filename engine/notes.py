@@ -1,0 +1,126 @@
+"""What is known of a task beside its row: attempts, why the last one failed, where it came from.
+
+One space for all tubes, a row only for tasks there is something to say of. Rows of the original's
+spaces keep their shape. Notes are changed in the transaction of the task they belong to; those of
+temporary tubes stay on this node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spaces.index import Index
+from spaces.space import IndexShape, Row, Space
+
+if TYPE_CHECKING:
+    from spaces.store import Store
+
+NOTES_ID, LOCAL_NOTES_ID = 521, 522
+NOTE_TUBE, NOTE_TASK, NOTE_ATTEMPTS, NOTE_REASON, NOTE_TIME, NOTE_FROM, NOTE_FROM_ID = range(7)
+NOTE_FROM_ATTEMPTS = 7
+FIELDS = (
+    ("tube_id", "unsigned"),
+    ("task_id", "unsigned"),
+    ("attempts", "unsigned"),
+    ("reason", "string"),
+    ("time", "unsigned"),
+    ("from_tube", "string"),
+    ("from_id", "unsigned"),
+    ("from_attempts", "unsigned"),
+)
+
+
+def _key_of(row: Row) -> tuple[int, int]:
+    return row[NOTE_TUBE], row[NOTE_TASK]
+
+
+class NotesIndex(Index):
+    """Notes by tube and task. A tube's dictionary is the same one for ever: tubes hold on to it."""
+
+    __slots__ = ("by_tube", "rows")
+
+    def __init__(self) -> None:
+        self.by_tube: dict[int, dict[int, Row]] = {}
+        self.rows: dict[Any, Row] = {}
+
+    def attach(self, space: Space) -> None:
+        self.rows = space.rows
+
+    def of(self, tube_id: int) -> dict[int, Row]:
+        return self.by_tube.setdefault(tube_id, {})
+
+    def added(self, row: Row) -> None:
+        self.of(row[NOTE_TUBE])[row[NOTE_TASK]] = row
+
+    def removed(self, row: Row) -> None:
+        del self.by_tube[row[NOTE_TUBE]][row[NOTE_TASK]]
+
+    def changed(self, old: Row, new: Row) -> None:
+        self.added(new)
+
+    def cleared(self) -> None:
+        for notes in self.by_tube.values():
+            notes.clear()
+
+    def check(self) -> None:
+        found = {(t, i): row for t, notes in self.by_tube.items() for i, row in notes.items()}
+        assert found == self.rows
+
+
+class Notes:
+    """The notes of one kind of tubes, logged or temporary."""
+
+    def __init__(self, space_id: int, name: str, temporary: bool) -> None:
+        self.index = NotesIndex()
+        self.space = Space(
+            space_id,
+            name,
+            FIELDS,
+            indexes=(self.index,),
+            shapes=(IndexShape("task", [(0, "unsigned"), (1, "unsigned")]),),
+            temporary=temporary,
+            key_of=_key_of,
+        )
+
+    def write(
+        self,
+        tube_id: int,
+        task_id: int,
+        attempts: int,
+        reason: str,
+        now: int,
+        origin: tuple[str, int, int] = ("", 0, 0),
+    ) -> None:
+        """Note the end of an attempt; `origin`: (tube, id, attempts there) of a dead letter."""
+        key = (tube_id, task_id)
+        if key in self.space.rows:
+            self.space.set(key, NOTE_ATTEMPTS, attempts, NOTE_REASON, reason, NOTE_TIME, now)
+        else:
+            self.space.insert((tube_id, task_id, attempts, reason, now, *origin))
+
+    def begin_anew(self, tube_id: int, task_id: int) -> None:
+        """The attempts so far do not count any more; where the task came from stays known."""
+        row = self.space.rows.get((tube_id, task_id))
+        if row is not None and row[NOTE_FROM]:
+            self.space.set((tube_id, task_id), NOTE_ATTEMPTS, 0)
+        elif row is not None:
+            self.space.delete((tube_id, task_id))
+
+    def forget_tube(self, tube_id: int) -> None:
+        """The tube was truncated or dropped."""
+        for task_id in list(self.index.of(tube_id)):
+            self.space.delete((tube_id, task_id))
+
+    def forget(self, tube_id: int, task_id: int) -> None:
+        """The task is gone."""
+        if (tube_id, task_id) in self.space.rows:
+            self.space.delete((tube_id, task_id))
+
+
+def both(store: Store) -> tuple[Notes, Notes]:
+    """Notes of logged and of temporary tubes."""
+    logged = Notes(NOTES_ID, "_tandem_notes", False)
+    local = Notes(LOCAL_NOTES_ID, "_tandem_notes_local", True)
+    store.add(logged.space)
+    store.add(local.space)
+    return logged, local
