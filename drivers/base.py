@@ -132,6 +132,10 @@ class Driver(ABC):
     def kick(self, count: int, now: int) -> list[Row]:
         """Make up to `count` buried tasks ready; the rows that changed."""
 
+    def kick_one(self, task_id: int, now: int) -> Row:
+        """Make one buried task ready, out of turn; a driver need not be able to."""
+        raise DriverMisuse(f"the {self.name} driver kicks tasks only in their order")
+
     def peek(self, task_id: int) -> Row | None:
         return self.space.rows.get(task_id)
 
@@ -226,6 +230,9 @@ class StatusDriver(Driver):
         while len(rows) < count and (row := self.status.first_buried()) is not None:
             rows.append(self._move(row, "r"))
         return rows
+
+    def kick_one(self, task_id: int, now: int) -> Row:
+        return self._move(self.space.rows[task_id], "r")
 
     def tasks_by_state(self, status: str) -> Iterator[Row]:
         return self.status.by_status(status)

@@ -6,6 +6,7 @@ Here: the joining. Not here: HTTP, and what an operation means.
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from node.admin.backend import (
@@ -23,8 +24,9 @@ from node.admin.backend import (
     cluster_of,
 )
 from node.admin.events import EventBus, Subscription
+from node.inventory import NodeInventory
 from node.metrics import Latency, NodeMetrics, read_node
-from node.peer_status import following, loss_bound, own_lag, peers_of
+from node.peer_status import following, loss_bound, loss_of, own_lag, peers_of
 from node.role import wished
 from node.switchover import Switchover
 from storage.rescue import rescue_names
@@ -66,6 +68,7 @@ class NodeBackend:
         self.role = role
         self.peering = peering
         self.bus = EventBus(epoch)
+        self.inventory = NodeInventory(core, role.now, role.flush, self)
         self.sync = Latency()
         wal.sync_seconds = self.sync.observe
         #: Seconds spent before each kind of transition, since the process started.
@@ -101,7 +104,18 @@ class NodeBackend:
         """Tell listeners what changed; called on every transition and now and then."""
         self.bus.observe(self.status())
 
+    def sample(self) -> None:
+        """Remember how the node is, for history; called about once a second."""
+        self.observe()
+        at = self.role.now() / 1e6
+        sample = self.inventory.recorder.sample(at, peers_of(self.peering))
+        if len(self.bus):
+            self.bus.tell("sample", asdict(sample))
+
     # -- reads -----------------------------------------------------------------------------------
+
+    def loss(self, peer: str | None) -> LossBound:
+        return loss_bound(self.peering) if peer is None else loss_of(self.peering, peer)
 
     def status(self) -> NodeStatus:
         core, engine, settings = self.core, self.core.engine, self.settings

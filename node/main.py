@@ -349,7 +349,7 @@ class Node:
         while True:
             await asyncio.sleep(1.0)
             self.snapshots.maybe()
-            self.backend.observe()
+            self.backend.sample()
 
     async def _end(self) -> None:
         """Drain, make everything durable, close; at most a few seconds."""

@@ -167,9 +167,9 @@ def read_tubes(
     for number, tube in enumerate(sorted(tubes, key=lambda tube: tube.id)):
         name = label(tube.name) if number < tubes_max else OTHER
         try:
-            one = TubeMetrics(name, *_counts(tube))
+            one = TubeMetrics(name, *counts_of(tube))
             if number < tubes_max:
-                one.oldest_ready_seconds, looked = _oldest_ready(tube, now_us, scan)
+                one.oldest_ready_seconds, looked = oldest_ready(tube, now_us, scan)
                 scan -= looked
         except Exception:
             failed += 1
@@ -183,7 +183,7 @@ def read_tubes(
     return list(by_label.values()), failed
 
 
-def _counts(tube: Tube) -> tuple[dict[str, int], dict[str, int]]:
+def counts_of(tube: Tube) -> tuple[dict[str, int], dict[str, int]]:
     """Tasks by state and calls by name; no tasks where counting them would take long."""
     walks = type(tube.driver).counts is Driver.counts
     if walks and len(tube.space.rows) > WALK_MAX:
@@ -193,7 +193,7 @@ def _counts(tube: Tube) -> tuple[dict[str, int], dict[str, int]]:
     return tasks, statistics["calls"]
 
 
-def _oldest_ready(tube: Tube, now_us: int, scan: int) -> tuple[float | None, int]:
+def oldest_ready(tube: Tube, now_us: int, scan: int) -> tuple[float | None, int]:
     """(age in seconds, rows looked at), where rows have a field `created`.
 
     Rows stand in the order of their ids. When the first `scan` of them are all in other states,

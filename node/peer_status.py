@@ -120,3 +120,18 @@ def loss_bound(peering: Peering) -> LossBound:
     """What promoting this node now, by force, would give up at most."""
     bound = promotion.loss_bound(peering.facts())
     return LossBound(bound.records is not None, bound.records, None, bound.age_us / 1e6, bound.text)
+
+
+def loss_of(peering: Peering, name: str) -> LossBound:
+    """What promoting that peer now would give up at most, as far as this node can tell."""
+    for peer in peers_of(peering):
+        if (peer.name or peer.address) != name:
+            continue
+        if peer.connected and peer.role == "downstream" and peer.lag is not None:
+            text = f"what {name} has not confirmed yet"
+            return LossBound(True, peer.lag.records, peer.lag.bytes, peer.lag.seconds, text)
+        if peer.lsn is not None:
+            missing = max(0, peering.core.engine.lsn - peer.lsn)
+            text = f"{name} does not follow this node; it was last heard of at LSN {peer.lsn}"
+            return LossBound(False, missing, None, peer.heard_seconds, text)
+    return LossBound(False, None, None, None, f"nothing is known of {name}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from node.admin.events import Subscription
+    from node.admin.inventory import Inventory
     from node.metrics import NodeMetrics
 
 State = Literal["INIT", "STARTUP", "RUNNING", "ENDING", "WAITING"]
@@ -212,7 +213,7 @@ class SoloResult:
     lsn: int
 
 
-EventKind = Literal["state", "term", "lag", "peers", "reset"]
+EventKind = Literal["state", "term", "lag", "peers", "sample", "reset"]
 
 
 # -- refusals ------------------------------------------------------------------------------------
@@ -270,6 +271,15 @@ class Backend(Protocol):
     may be asked while another is under way: the same request never is (the API joins them), a
     contrary one takes over, and the one it overtook raises `Refused`.
     """
+
+    @property
+    def inventory(self) -> Inventory:
+        """What is in the node."""
+        ...
+
+    def loss(self, peer: str | None) -> LossBound:
+        """What promoting a peer now (None: this node), without the other, gives up at most."""
+        ...
 
     def status(self) -> NodeStatus: ...
 

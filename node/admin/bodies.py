@@ -9,10 +9,11 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 
+from node.admin.inventory import CHANGED_MAX, IDS_MAX, TASK_STATES, TaskAction
 from node.admin.problems import Problem, invalid
 
 BODY_MAX = 16_384
@@ -21,12 +22,21 @@ NAME_MAX = 63
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member of a body. default: None when it must be given."""
+    """One member of a body. default: None when it must be given, unless it is `optional`.
+
+    choices: the only values of a string; length: of a string in characters, of a list in items;
+    an integer, and those of a list, are `least` to `most`.
+    """
 
     name: str
     type: type
     accepted: Any
     default: Any = None
+    optional: bool = False
+    choices: tuple[str, ...] = ()
+    length: int = NAME_MAX
+    least: int = 0
+    most: int = 2**63 - 1
 
 
 READ_ONLY = (
@@ -35,6 +45,16 @@ READ_ONLY = (
 )
 SWITCHOVER = (
     Field("to", str, f"a node's name, 1 to {NAME_MAX} characters"),
+    Field("dry_run", bool, [True, False], False),
+)
+_TUBE_CHARS_MAX = 4000
+TASKS = (
+    Field("tube", str, "a tube's name", length=_TUBE_CHARS_MAX),
+    Field("action", str, get_args(TaskAction), choices=get_args(TaskAction)),
+    Field("ids", list, f"1 to {IDS_MAX} task ids", optional=True, length=IDS_MAX),
+    Field("state", str, TASK_STATES, optional=True, choices=TASK_STATES),
+    Field("to", str, "a tube's name", optional=True, length=_TUBE_CHARS_MAX),
+    Field("limit", int, f"1 to {CHANGED_MAX}", optional=True, least=1, most=CHANGED_MAX),
     Field("dry_run", bool, [True, False], False),
 )
 NOTHING: tuple[Field, ...] = ()
@@ -82,14 +102,43 @@ def _errors(value: dict[str, Any], fields: tuple[Field, ...]) -> Iterable[dict[s
             yield _error(name[:100], "is not a field of this request", sorted(known))
     for field in fields:
         if field.name not in value:
-            if field.default is None:
+            if field.default is None and not field.optional:
                 yield _error(field.name, "is missing", field.accepted)
             continue
-        given = value[field.name]
-        if type(given) is not field.type:
-            yield _error(field.name, f"is not a {field.type.__name__}", field.accepted)
-        elif isinstance(given, str) and not 0 < len(given) <= NAME_MAX:
-            yield _error(field.name, f"has {len(given)} characters", field.accepted)
+        wrong = _wrong(value[field.name], field)
+        if wrong:
+            yield _error(field.name, wrong, field.accepted)
+
+
+def _wrong(given: Any, field: Field) -> str:
+    """What is wrong with a value, or nothing."""
+    if type(given) is not field.type:
+        return f"is not {_NOUNS[field.type]}"
+    if field.choices and given not in field.choices:
+        return "is not one of these"
+    if isinstance(given, str):
+        if not 0 < len(given) <= field.length:
+            return f"has {len(given)} characters"
+        return "" if _encodable(given) else "has half a surrogate pair"
+    if isinstance(given, list):
+        if not 0 < len(given) <= field.length:
+            return f"has {len(given)} items"
+        wrong = any(type(item) is not int or not 0 <= item <= field.most for item in given)
+        return "has an item that is not a task id" if wrong else ""
+    if type(given) is int and not field.least <= given <= field.most:
+        return "is out of range"
+    return ""
+
+
+_NOUNS: dict[type, str] = {bool: "a bool", str: "a str", int: "an int", list: "an array"}
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _error(name: str, detail: str, accepted: Any) -> dict[str, Any]:

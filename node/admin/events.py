@@ -111,6 +111,12 @@ class EventBus:
         for subscription in list(self._subscriptions):
             subscription.offer(event)
 
+    def tell(self, kind: EventKind, data: dict[str, Any]) -> None:
+        """News that is stale a second later: told to who listens now, never resumed from."""
+        event = Event("", kind, data)
+        for subscription in list(self._subscriptions):
+            subscription.offer(event)
+
     def observe(self, status: NodeStatus) -> None:
         """Publish what differs from what was last published: call it on change and on heartbeat."""
         for kind, data in _events_of(status).items():

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from node.admin.backend import Backend, NodeStatus
 from node.admin.bodies import NOTHING, READ_ONLY, SWITCHOVER, read_body
+from node.admin.inventory_handlers import InventoryHandlers
 from node.admin.openapi import document
 from node.admin.operations import Operation, Operations
 from node.admin.prometheus import render
@@ -36,6 +37,7 @@ class Handlers:
         self.config = config
         self.operations = operations
         self.streams = streams
+        self.inventory = InventoryHandlers(backend, config)
         self._rendering = asyncio.Lock()
         self._document = json.dumps(document())
 
@@ -47,6 +49,7 @@ class Handlers:
             web.post("/v1/switchover", self.switchover),
             web.post("/v1/solo", self.solo),
             web.post("/v1/snapshot", self.snapshot),
+            *self.inventory.routes(),
             web.get("/v1/events", self.streams.serve, allow_head=False),
             web.get("/metrics", self.metrics),
             web.get("/openapi.json", self.openapi),

@@ -5,25 +5,26 @@ A test holds it against the routes, and every answer of the other tests against 
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import types
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-
-from node.admin import backend
+from node.admin import backend, openapi_inventory
 from node.admin.bodies import NAME_MAX
+from node.admin.openapi_parts import (
+    READ,
+    Json,
+    change_item,
+    closed_object,
+    content,
+    get_item,
+    head_of,
+    nullable,
+    of_dataclass,
+    problems_of,
+    ref,
+    schema_of,
+)
 from node.admin.problems import KINDS, PROBLEM_JSON, URN
 from node.admin.security import PROBES
 
-Json = dict[str, Any]
-JSON = "application/json"
 VERSION = "1"
-_PLAIN: dict[type, Json] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-}
 _VALUES = (
     backend.ClusterNode,
     backend.ClusterStatus,
@@ -74,84 +75,45 @@ def document() -> Json:
 # -- schemas -------------------------------------------------------------------------------------
 
 
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _nullable(schema: Json) -> Json:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _object(properties: Json, optional: tuple[str, ...] = (), closed: bool = True) -> Json:
-    required = [name for name in properties if name not in optional]
-    found: Json = {"type": "object", "properties": properties, "additionalProperties": not closed}
-    if required:
-        found["required"] = required
-    return found
-
-
-def schema_of(hint: Any) -> Json:
-    """The schema of one annotation of backend.py."""
-    if hint in _PLAIN:
-        return dict(_PLAIN[hint])
-    if dataclasses.is_dataclass(hint):
-        assert isinstance(hint, type)
-        return _ref(hint.__name__)
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"type": "string", "enum": list(args)}
-    if origin is tuple:
-        return {"type": "array", "items": schema_of(args[0])}
-    assert origin in (Union, types.UnionType), hint
-    assert args[1] is type(None), hint
-    return _nullable(schema_of(args[0]))
-
-
-def _of_dataclass(value: type) -> Json:
-    hints = get_type_hints(value)
-    names = [field.name for field in dataclasses.fields(value)]
-    schema = _object({name: schema_of(hints[name]) for name in names})
-    schema["description"] = inspect.cleandoc(value.__doc__ or "")
-    return schema
-
-
 def _schemas() -> Json:
-    schemas = {value.__name__: _of_dataclass(value) for value in _VALUES}
+    values = (*_VALUES, *openapi_inventory.VALUES)
+    schemas = {value.__name__: of_dataclass(value) for value in values}
     status = schemas["NodeStatus"]
-    status["properties"]["operation"] = _nullable(_ref("Operation"))
+    status["properties"]["operation"] = nullable(ref("Operation"))
     status["required"].append("operation")
     anything = {"type": "object"}
-    schemas["Operation"] = _object(
+    schemas["Operation"] = closed_object(
         {
             "id": {"type": "integer"},
             "kind": {"type": "string"},
             "target": anything,
             "outcome": {"type": "string", "enum": ["under_way", "done", "failed"]},
             "seconds": {"type": "number"},
-            "result": _nullable(anything),
-            "problem": _nullable(_ref("Problem")),
+            "result": nullable(anything),
+            "problem": nullable(ref("Problem")),
         }
     )
-    schemas["SnapshotResult"] = _object({"lsn": {"type": "integer"}})
-    schemas["Probe"] = _object(
+    schemas["SnapshotResult"] = closed_object({"lsn": {"type": "integer"}})
+    schemas["Probe"] = closed_object(
         {
             "ok": {"type": "boolean"},
-            "state": _nullable(schema_of(backend.State)),
-            "reason": _nullable({"type": "string"}),
+            "state": nullable(schema_of(backend.State)),
+            "reason": nullable({"type": "string"}),
         }
     )
-    schemas["ReadOnlyRequest"] = _object(
+    schemas["ReadOnlyRequest"] = closed_object(
         {"read_only": {"type": "boolean"}, "force": {"type": "boolean", "default": False}},
         optional=("force",),
     )
-    schemas["SwitchoverRequest"] = _object(
+    schemas["SwitchoverRequest"] = closed_object(
         {
             "to": {"type": "string", "minLength": 1, "maxLength": NAME_MAX},
             "dry_run": {"type": "boolean", "default": False},
         },
         optional=("dry_run",),
     )
-    schemas["Empty"] = _object({})
+    schemas["Empty"] = closed_object({})
+    schemas["TasksRequest"] = openapi_inventory.tasks_request()
     return {**schemas, **_problem_schemas()}
 
 
@@ -164,14 +126,16 @@ def _problem_schemas() -> Json:
         "instance": {"type": "string"},
     }
     missing = {"type": "array", "items": {"type": "string"}}
-    error = _object({"field": {"type": "string"}, "detail": {"type": "string"}, "accepted": {}})
+    error = closed_object(
+        {"field": {"type": "string"}, "detail": {"type": "string"}, "accepted": {}}
+    )
     more: Json = {
         "missing": missing,
-        "loss_bound": _ref("LossBound"),
-        "report": _ref("SwitchReport"),
+        "loss_bound": ref("LossBound"),
+        "report": ref("SwitchReport"),
         "errors": {"type": "array", "items": error},
     }
-    return {"Problem": _object({**standard, **more}, optional=("instance", *more))}
+    return {"Problem": closed_object({**standard, **more}, optional=("instance", *more))}
 
 
 def _problem_responses() -> Json:
@@ -183,7 +147,7 @@ def _problem_responses() -> Json:
     for status, texts in by_status.items():
         responses[f"problem{status}"] = {
             "description": " ".join(texts),
-            "content": {PROBLEM_JSON: {"schema": _ref("Problem")}},
+            "content": {PROBLEM_JSON: {"schema": ref("Problem")}},
         }
     text = {"schema": {"type": "string"}}
     responses["problem401"]["headers"] = {"WWW-Authenticate": {**text, "required": True}}
@@ -195,65 +159,13 @@ def _problem_responses() -> Json:
 
 # -- paths ---------------------------------------------------------------------------------------
 
-_READ = (401, 403, 500, 503)
-_CHANGE = (400, 401, 403, 408, 409, 413, 415, 422, 500, 503)
-
-
-def _problems(statuses: tuple[int, ...]) -> Json:
-    return {str(status): {"$ref": f"#/components/responses/problem{status}"} for status in statuses}
-
-
-def _content(schema: Json, media: str = JSON) -> Json:
-    return {media: {"schema": schema}}
-
-
-def _get(name: str, summary: str, content: Json, **more: Any) -> Json:
-    """GET and, with the same answers but no body, HEAD."""
-    ok = {"200": {"description": summary, "content": content}}
-    get = {
-        "operationId": name,
-        "summary": summary,
-        "responses": {**ok, **_problems(_READ)},
-        **more,
-    }
-    return {"get": get, "head": _head(get)}
-
-
-def _head(get: Json) -> Json:
-    responses = {
-        status: {"description": response.get("description", "As for GET, without a body.")}
-        for status, response in get["responses"].items()
-    }
-    return {**get, "operationId": get["operationId"] + "Head", "responses": responses}
-
-
-def _change(name: str, summary: str, body: str, answer: str, details: str) -> Json:
-    return {
-        "operationId": name,
-        "summary": summary,
-        "description": details,
-        "requestBody": {"required": body != "Empty", "content": _content(_ref(body))},
-        "responses": {
-            "200": {"description": "It is done.", "content": _content(_ref(answer))},
-            "202": {
-                "description": "It is under way; /v1/status says what becomes of it.",
-                "headers": {
-                    "Location": {"schema": {"type": "string"}, "required": True},
-                    "Retry-After": {"schema": {"type": "integer"}},
-                },
-                "content": _content(_ref("Operation")),
-            },
-            **_problems(_CHANGE),
-        },
-    }
-
-
 _EVENTS: Json = {
     "operationId": "events",
     "summary": "Changes as they happen, as server-sent events.",
     "description": (
-        "Events `state`, `term`, `lag` and `peers`, each with the present value as JSON; the "
-        "present state first, or what came after Last-Event-ID where that is still known. "
+        "Events `state`, `term`, `lag` and `peers`, each with the present value as JSON; `sample` "
+        "about once a second (see /v1/history), without an id. First the "
+        "present state, or what came after Last-Event-ID where that is still known. "
         "`reset`: events were skipped because they were not read, the present state follows. "
         "A comment line now and then says that the stream lives."
     ),
@@ -269,9 +181,9 @@ _EVENTS: Json = {
     "responses": {
         "200": {
             "description": "The stream.",
-            "content": _content({"type": "string"}, "text/event-stream"),
+            "content": content({"type": "string"}, "text/event-stream"),
         },
-        **_problems(_READ),
+        **problems_of(READ),
     },
 }
 
@@ -286,18 +198,18 @@ _PROBE_TEXTS = {
 
 def _probe(name: str) -> Json:
     text = _PROBE_TEXTS[name]
-    content = _content(_ref("Probe"))
+    body = content(ref("Probe"))
     get = {
         "operationId": name,
         "summary": text,
         "security": [{}],
         "responses": {
-            "200": {"description": "Yes.", "content": content},
-            "503": {"description": "No, and why.", "content": content},
-            **_problems((403,)),
+            "200": {"description": "Yes.", "content": body},
+            "503": {"description": "No, and why.", "content": body},
+            **problems_of((403,)),
         },
     }
-    return {"get": get, "head": _head(get)}
+    return {"get": get, "head": head_of(get)}
 
 
 def _paths() -> Json:
@@ -307,12 +219,12 @@ def _paths() -> Json:
     }
     anyone: Json = {"security": [{}]}
     paths: Json = {
-        "/v1/status": _get("status", "This node.", _content(_ref("NodeStatus"))),
-        "/v1/cluster": _get(
-            "cluster", "All nodes as this one sees them.", _content(_ref("ClusterStatus"))
+        "/v1/status": get_item("status", "This node.", content(ref("NodeStatus"))),
+        "/v1/cluster": get_item(
+            "cluster", "All nodes as this one sees them.", content(ref("ClusterStatus"))
         ),
         "/v1/read_only": {
-            "put": _change(
+            "put": change_item(
                 "readOnly",
                 "Make this node a replica, or the master.",
                 "ReadOnlyRequest",
@@ -322,7 +234,7 @@ def _paths() -> Json:
             )
         },
         "/v1/switchover": {
-            "post": _change(
+            "post": change_item(
                 "switchover",
                 "Flip both nodes in one planned step.",
                 "SwitchoverRequest",
@@ -332,7 +244,7 @@ def _paths() -> Json:
             )
         },
         "/v1/solo": {
-            "post": _change(
+            "post": change_item(
                 "solo",
                 "In pair mode, go on without the replica.",
                 "Empty",
@@ -341,7 +253,7 @@ def _paths() -> Json:
             )
         },
         "/v1/snapshot": {
-            "post": _change(
+            "post": change_item(
                 "snapshot",
                 "Write a snapshot now.",
                 "Empty",
@@ -350,9 +262,13 @@ def _paths() -> Json:
             )
         },
         "/v1/events": {"get": _EVENTS},
-        "/metrics": _get("metrics", "Metrics in Prometheus's format.", metrics),
-        "/openapi.json": _get("openapi", "This document.", _content({"type": "object"}), **anyone),
+        "/metrics": get_item("metrics", "Metrics in Prometheus's format.", metrics),
+        "/openapi.json": get_item(
+            "openapi", "This document.", content({"type": "object"}), **anyone
+        ),
     }
+    paths["/v1/switchover"].update(openapi_inventory.outlook())
+    paths.update(openapi_inventory.paths())
     for path in PROBES:
         paths[path] = _probe(path.removeprefix("/"))
     return paths

@@ -6,8 +6,11 @@ What a test wants to go wrong is set on the object before it asks.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 
+from drivers import BUILT_IN
+from engine.queue import Engine
 from node.admin.backend import (
     Backend,
     ClusterStatus,
@@ -28,7 +31,12 @@ from node.admin.backend import (
     cluster_of,
 )
 from node.admin.events import EventBus, Subscription
+from node.clock import LogClock
+from node.core import Core, Identity, Limits, Turn
+from node.inventory import NodeInventory
 from node.metrics import NodeMetrics, TubeMetrics
+from node.wal_writer import WalWriter
+from tests.node.harness import Everybody
 
 NONE = Lag(0, 0, 0.0)
 
@@ -91,12 +99,13 @@ class FakeBackend:
         self.now = status or running()
         self.bus = EventBus("epoch", queue_max=queue_max)
         self.blocked: tuple[str, ...] = ()
-        self.loss: LossBound | None = None
+        self.loss_bound: LossBound | None = None
         self.fails_half_way = False
         self.failure: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.calls: list[tuple[object, ...]] = []
+        self.inventory = _inventory(self)
         self.bus.observe(self.now)
 
     def _check(self) -> None:
@@ -109,6 +118,9 @@ class FakeBackend:
         self._check()
 
     # -- reads -----------------------------------------------------------------------------------
+
+    def loss(self, peer: str | None) -> LossBound:
+        return self.loss_bound or LossBound(True, 3, 300, 0.5, f"what {peer or 'a'} lacks")
 
     def status(self) -> NodeStatus:
         self._check()
@@ -157,15 +169,15 @@ class FakeBackend:
     async def set_read_only(self, read_only: bool, force: bool) -> FlipResult:
         await self._begin("read_only", read_only, force)
         if self.blocked and not force:
-            if self.loss is not None:
-                raise NeedsForce("the promotion is not safe", self.blocked, self.loss)
+            if self.loss_bound is not None:
+                raise NeedsForce("the promotion is not safe", self.blocked, self.loss_bound)
             raise Refused("the flip cannot be done", self.blocked)
         target: State = "WAITING" if read_only else "RUNNING"
         changed = self.now.state != target
         if changed:
             reason = "operator" if read_only else None
             self.become(target, read_only=read_only, ro_reason=reason)
-        bound = self.loss if force and not read_only else None
+        bound = self.loss_bound if force and not read_only else None
         return FlipResult(target, read_only, changed, 3, self.now.lsn, 0.02, bound)
 
     async def switchover(self, to: str, dry_run: bool) -> SwitchReport:
@@ -199,6 +211,27 @@ class FakeBackend:
     async def snapshot(self) -> int:
         await self._begin("snapshot")
         return self.now.lsn
+
+
+def _inventory(fake: FakeBackend) -> NodeInventory:
+    """The real one, over an engine of its own without a log."""
+    lines: list[str] = []
+    engine = Engine(BUILT_IN, lambda: os.urandom(16), lambda text, error=None: lines.append(text))
+    clock = LogClock()
+    engine.now = clock.now()
+    core = Core(engine, Identity("a", "11" * 16, "cc" * 16), Limits(), Everybody())
+    engine.start()
+    core.set_state("RUNNING")
+    wal = WalWriter(None, "none", lambda turn: release(turn), lambda _error: None)
+
+    def release(turn: Turn) -> None:
+        for connection, data in turn.replies:
+            connection.transport.write(data)
+
+    def flush() -> None:
+        wal.submit(core.flush(), engine.now)
+
+    return NodeInventory(core, clock.now, flush, fake)
 
 
 def _is_backend(fake: FakeBackend) -> Backend:

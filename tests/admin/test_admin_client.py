@@ -60,7 +60,7 @@ async def test_force_needs_the_lsn_of_this_very_node() -> None:
     async with api() as node:
         one = client(node)
         node.backend.become("WAITING", read_only=True)
-        node.backend.blocked, node.backend.loss = ("b cannot be reached",), LOSS
+        node.backend.blocked, node.backend.loss_bound = ("b cannot be reached",), LOSS
         with pytest.raises(c.AdminError) as refused:
             await off(c.flip, one, False)
         assert refused.value.kind == "needs-force"

@@ -135,11 +135,11 @@ async def test_the_oldest_ready_task_behind_many_that_are_not() -> None:
             await wire.call("queue.tube.fifottl:bury", task)
         tube = bench.core.engine.tubes["fifottl"]
         now = tube.space.rows[3][6] + 2_000_000
-        assert m._oldest_ready(tube, now, 100) == (2.0, 4)
-        assert m._oldest_ready(tube, now, 2) == (2.0, 2)
+        assert m.oldest_ready(tube, now, 100) == (2.0, 4)
+        assert m.oldest_ready(tube, now, 2) == (2.0, 2)
         await wire.call("queue.tube.fifottl:bury", 3)
-        assert m._oldest_ready(tube, now, 100) == (0.0, 4)
-        assert m._oldest_ready(tube, now, 2) == (None, 2)
+        assert m.oldest_ready(tube, now, 100) == (0.0, 4)
+        assert m.oldest_ready(tube, now, 2) == (None, 2)
 
 
 async def test_peers_transitions_and_the_served_page() -> None:

@@ -109,7 +109,7 @@ async def test_a_refused_flip_says_what_is_missing_and_changes_nothing() -> None
 async def test_a_forced_flip_tells_the_loss_bound_first() -> None:
     async with api() as node:
         node.backend.become("WAITING", read_only=True)
-        node.backend.blocked, node.backend.loss = ("b cannot be reached",), LOSS
+        node.backend.blocked, node.backend.loss_bound = ("b cannot be reached",), LOSS
         problem = await node.refused("PUT", "/v1/read_only", {"read_only": False})
         assert problem["type"] == "urn:tandemq:problem:needs-force"
         assert problem["loss_bound"]["records"] == 7

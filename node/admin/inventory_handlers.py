@@ -1,0 +1,110 @@
+"""Routes to tubes, tasks, sessions and history: parameters in, pages out, tasks changed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, get_args
+
+from aiohttp import web
+
+from node.admin import inventory as values
+from node.admin.backend import Backend
+from node.admin.bodies import TASKS, read_body
+from node.admin.problems import invalid
+from node.admin.queries import Query
+from node.admin.security import AdminConfig
+
+TASK_ACTIONS = get_args(values.TaskAction)
+#: How far back history goes at most, in seconds.
+HISTORY_MAX = 10_800
+ID_MAX = 2**63 - 1
+
+
+class InventoryHandlers:
+    """What is in the node; see node.admin.inventory."""
+
+    def __init__(self, backend: Backend, config: AdminConfig) -> None:
+        self.backend = backend
+        self.config = config
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/tubes", self.tubes),
+            web.get("/v1/tasks", self.tasks),
+            web.post("/v1/tasks", self.change_tasks),
+            web.get("/v1/sessions", self.sessions),
+            web.get("/v1/history", self.history),
+            web.get("/v1/switchover", self.outlook),
+        ]
+
+    async def tubes(self, request: web.Request) -> web.Response:
+        query = Query(request)
+        search, after = query.text("search", ""), query.text("after", "")
+        limit = query.integer("limit", 100, 1, values.PAGE_MAX)
+        query.end()
+        return _answer(self.backend.inventory.tubes(search, after, limit))
+
+    async def tasks(self, request: web.Request) -> web.Response:
+        query = Query(request)
+        wanted = values.TaskQuery(
+            query.text("tube"),
+            query.choice("state", values.TASK_STATES),
+            query.text("subqueue", "") if query.given("subqueue") else None,
+            query.integer("after", -1, -1, ID_MAX),
+            query.integer("limit", 50, 1, values.PAGE_MAX),
+        )
+        query.end()
+        try:
+            return _answer(self.backend.inventory.tasks(wanted))
+        except values.UnknownTube as error:
+            raise _unknown(error) from None
+
+    async def sessions(self, request: web.Request) -> web.Response:
+        query = Query(request)
+        after = query.integer("after", 0, 0, ID_MAX)
+        limit = query.integer("limit", 50, 1, values.PAGE_MAX)
+        query.end()
+        return _answer(self.backend.inventory.sessions(after, limit))
+
+    async def history(self, request: web.Request) -> web.Response:
+        query = Query(request)
+        seconds = query.integer("seconds", 600, 1, HISTORY_MAX)
+        query.end()
+        return _answer(self.backend.inventory.history(seconds))
+
+    async def outlook(self, request: web.Request) -> web.Response:
+        return _answer(await self.backend.inventory.outlook())
+
+    async def change_tasks(self, request: web.Request) -> web.Response:
+        order = _order(await read_body(request, TASKS, self.config.body_s))
+        try:
+            return _answer(await self.backend.inventory.change_tasks(order))
+        except values.UnknownTube as error:
+            raise _unknown(error) from None
+
+
+def _answer(value: Any) -> web.Response:
+    return web.json_response(asdict(value))
+
+
+def _unknown(error: values.UnknownTube) -> Exception:
+    return invalid(error.field, str(error), "the name of a tube, see /v1/tubes")
+
+
+def _order(body: dict[str, Any]) -> values.TasksOrder:
+    """What fields mean together; each by itself is checked already."""
+    if (body["ids"] is None) == (body["state"] is None):
+        raise invalid("ids", "or state is needed, and not both", "ids or state")
+    if (body["action"] == "move") != (body["to"] is not None):
+        raise invalid("to", "belongs to the action move, and to no other", "a tube for move")
+    if body["ids"] is not None and body["limit"] is not None:
+        raise invalid("limit", "belongs to state, not to ids", "no limit with ids")
+    return values.TasksOrder(
+        body["tube"],
+        body["action"],
+        tuple(body["ids"] or ()),
+        body["state"],
+        body["to"],
+        body["limit"] or 1000,
+        body["dry_run"],
+    )

@@ -1,0 +1,269 @@
+"""What is in this node, read for people: tubes, tasks, sessions; and tasks changed by hand.
+
+Implements node.admin.inventory on core and engine. Every read is bounded. Not here: HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from engine import operator
+from model.errors import QueueError
+from model.task import STATE_NAMES
+from node import sessions_view
+from node.admin import inventory as values
+from node.admin.backend import LossBound, Refused, Unavailable
+from node.connection import Connection
+from node.history import Recorder
+from node.metrics import SCAN_ROWS, counts_of, oldest_ready
+from node.tasks_view import shown_task
+
+if TYPE_CHECKING:
+    from engine.tube import Tube
+    from node.admin.backend import Backend
+    from node.core import Core
+
+#: How long a change waits to be as durable as the node promises, in seconds.
+COMMIT_SECONDS = 10.0
+#: Tasks changed before others get their turn of the loop.
+SLICE = 200
+_STATUS_OF = {name: status for status, name in STATE_NAMES.items()}
+
+
+class NodeInventory:
+    """See node.admin.inventory.Inventory.
+
+    now: the log's clock in µs. flush: end the turn. backend: asked about switch-overs.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        now: Callable[[], int],
+        flush: Callable[[], None],
+        backend: Backend | None = None,
+    ) -> None:
+        self.core = core
+        self.now = now
+        self.flush = flush
+        self.backend = backend
+        self.recorder = Recorder(core)
+
+    # -- tubes -----------------------------------------------------------------------------------
+
+    def tubes(self, search: str, after: str, limit: int) -> values.TubePage:
+        engine = self.core.engine
+        names = sorted(name for name in engine.tubes if search.lower() in name.lower())
+        page = [name for name in names if name > after][: limit + 1]
+        longest = sessions_view.longest_taken(engine, self.now())
+        scan = SCAN_ROWS
+        found = []
+        for name in page[:limit]:
+            status, looked = self._tube(engine.tubes[name], longest, scan)
+            scan = max(0, scan - looked)
+            found.append(status)
+        more = page[limit - 1] if len(page) > limit else None
+        return values.TubePage(tuple(found), len(names), more)
+
+    def _tube(
+        self, tube: Tube, longest: dict[int, float], scan: int
+    ) -> tuple[values.TubeStatus, int]:
+        tasks: dict[str, int] = {}
+        oldest, looked, problem = None, 0, None
+        try:
+            tasks, _ = counts_of(tube)
+            oldest, looked = oldest_ready(tube, self.now(), scan)
+        except Exception as error:
+            problem = f"the driver cannot count: {type(error).__name__}: {error}"
+        wait, processing = self.recorder.means(tube)
+        return values.TubeStatus(
+            tube.name,
+            tube.type,
+            tube.space.temporary,
+            len(tube.space.rows),
+            tasks.get("ready"),
+            tasks.get("taken"),
+            tasks.get("delayed"),
+            tasks.get("buried"),
+            tube.done,
+            tube.driver.capacity or None,
+            len(tube.waiters),
+            len(tube.blocked),
+            self.recorder.rates(tube),
+            oldest,
+            longest.get(tube.id),
+            wait,
+            processing,
+            problem,
+        ), looked
+
+    def _find(self, field: str, name: str) -> Tube:
+        tube = self.core.engine.tubes.get(name)
+        if tube is None:
+            raise values.UnknownTube(field, name)
+        return tube
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def tasks(self, query: values.TaskQuery) -> values.TaskPage:
+        tube = self._find("tube", query.tube)
+        name_at = _field(tube, "utube")
+        status = None if query.state is None else _STATUS_OF[query.state]
+        rows: list[Any] = []
+        last = query.after
+        following: int | None = None
+        for task_id in self._ids(tube, status, query.after):
+            if task_id is None:
+                following = last
+                break
+            if len(rows) == query.limit:
+                following = last
+                break
+            last = task_id
+            row = tube.space.rows.get(task_id)
+            if row is None or (status is not None and row[1] != status):
+                continue
+            if query.subqueue is not None and (name_at is None or row[name_at] != query.subqueue):
+                continue
+            rows.append(row)
+        core, now = self.core, self.now()
+        return values.TaskPage(
+            tube.name, tuple(shown_task(core, tube, row, now) for row in rows), following
+        )
+
+    def _ids(self, tube: Tube, status: str | None, after: int) -> Iterator[int | None]:
+        """Ids above `after` in ascending order; None when the scan stops short of the end."""
+        rows = tube.space.rows
+        if len(rows) <= SCAN_ROWS:
+            yield from sorted(key for key in rows if key > after)
+            return
+        if status is not None and status != "r":
+            found = list(islice(tube.driver.tasks_by_state(status), SCAN_ROWS + 1))
+            if len(found) <= SCAN_ROWS:
+                yield from sorted(row[0] for row in found if row[0] > after)
+                return
+        first = max(after + 1, 0)
+        if first == 0:
+            first = min(islice(rows, SCAN_ROWS))
+        end = min(tube.space.next_id, first + SCAN_ROWS)
+        yield from range(first, end)
+        if end < tube.space.next_id:
+            yield None
+
+    # -- changing them ---------------------------------------------------------------------------
+
+    async def change_tasks(self, order: values.TasksOrder) -> values.TasksResult:
+        core = self.core
+        tube = self._find("tube", order.tube)
+        target = None if order.to is None else self._find("to", order.to)
+        if not core.engine.running:
+            why = f"{core.identity.name} is {core.state}: only a node that is RUNNING changes tasks"
+            raise Refused(why, (why,))
+        ids, more = self._meant(tube, order)
+        if order.dry_run:
+            present = sum(1 for task_id in ids if task_id in tube.space.rows)
+            return values.TasksResult(tube.name, order.action, True, present, 0, more, ())
+        done, failed = 0, []
+        for start in range(0, len(ids), SLICE):
+            if start:
+                await asyncio.sleep(0)
+            core.advance(self.now())
+            for task_id in ids[start : start + SLICE]:
+                why_not = self._act(tube, task_id, order.action, target)
+                if why_not is None:
+                    done += 1
+                elif len(failed) < values.IDS_MAX:
+                    failed.append(values.TaskFailure(task_id, why_not))
+            core.engine.wake()
+            self.flush()
+        await self._committed()
+        return values.TasksResult(
+            tube.name, order.action, False, len(ids), done, more, tuple(failed)
+        )
+
+    def _meant(self, tube: Tube, order: values.TasksOrder) -> tuple[list[int], bool]:
+        if order.state is None:
+            return list(dict.fromkeys(order.ids)), False
+        rows = tube.driver.tasks_by_state(_STATUS_OF[order.state])
+        ids = [row[0] for row in islice(rows, order.limit + 1)]
+        return ids[: order.limit], len(ids) > order.limit
+
+    def _act(
+        self, tube: Tube, task_id: int, action: values.TaskAction, target: Tube | None
+    ) -> str | None:
+        """Why the task was left as it was, None when it was changed."""
+        engine = self.core.engine
+        if not engine.running:
+            return "the node stopped serving meanwhile"
+        for one in (tube, target):
+            if one is not None and engine.tubes.get(one.name) is not one:
+                return f"tube {one.name} was dropped meanwhile"
+        try:
+            operator.act(tube, task_id, action, target)
+        except QueueError as error:
+            return error.text
+        except Exception as error:
+            engine.report(f"tube {tube.name}: {action} of task {task_id} failed", error)
+            return f"the driver failed: {type(error).__name__}: {error}"
+        return None
+
+    async def _committed(self) -> None:
+        """Wait as every client's reply does: until what was changed is as durable as promised."""
+        wire = _Wire()
+        connection = Connection(self.core, 0, b"", "admin", True)
+        connection.transport = wire
+        connection.send(b"\xc0")
+        self.flush()
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS):
+                await wire.answered.wait()
+        except TimeoutError:
+            raise Unavailable("it was changed here, but not confirmed in time") from None
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def sessions(self, after: int, limit: int) -> values.SessionPage:
+        return sessions_view.page(self.core, self.now(), after, limit)
+
+    def history(self, seconds: float) -> values.History:
+        return self.recorder.history(seconds)
+
+    async def outlook(self) -> values.Outlook:
+        """A dry run of each switch-over, and what a forced promotion would cost."""
+        assert self.backend is not None
+        status = self.backend.status()
+        candidates = []
+        for node in self.backend.cluster().nodes:
+            planned = None
+            if node.name is not None:
+                planned = await self.backend.switchover(node.name, True)
+            forced: LossBound | None = None
+            if not node.writable:
+                forced = self.backend.loss(node.name if not node.here else None)
+            candidates.append(
+                values.Candidate(
+                    node.name or node.address, node.here, node.writable, planned, forced
+                )
+            )
+        return values.Outlook(status.name, tuple(candidates))
+
+
+class _Wire:
+    """Stands where a connection's transport does: told when its reply may leave."""
+
+    def __init__(self) -> None:
+        self.answered = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.answered.set()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+def _field(tube: Tube, name: str) -> int | None:
+    names = [column[0] for column in tube.space.format]
+    return names.index(name) if name in names else None
