@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from engine import attempts, lifecycle, policy
+from engine import attempts, lifecycle, pause, policy
 from engine.arguments import lua_type
 from model.errors import ER_IDENTIFIER, QueueError, failure
 from model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE, KIND_GRANT
@@ -48,8 +48,8 @@ METHODS_GRANTED = (
     "ack_many",
     "release_many",
     "info",
-    "redrive",
 )
+MANAGE_METHODS = ("pause", "resume", "redrive")
 
 
 def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
@@ -147,6 +147,7 @@ def drop_tube(engine: Engine, tube: Tube) -> bool:
     engine.catalogue.delete(tube.name)
     engine.keys.forget_tube(tube)
     tube.notebook.forget_tube(tube.id)
+    pause.forget_tube(tube)
     engine.store.drop(tube.space)
     engine.commit(KIND_DROP_TUBE, None)
     return True
@@ -222,7 +223,7 @@ def grant(engine: Engine, tube: Tube, user: Any, args: Any) -> None:
     if type(args) is not dict:
         raise failure(f"Invalid options of grant: expected a map, got {lua_type(args)}")
     for option in args:
-        if option not in ("call", "truncate", "prefix"):
+        if option not in ("call", "truncate", "manage", "prefix"):
             raise failure(f"Unknown option {option}")
     prefix = args.get("prefix") or "queue.tube"
     calls = [f"space:{tube.space.name}", "space:_queue"]
@@ -231,6 +232,8 @@ def grant(engine: Engine, tube: Tube, user: Any, args: Any) -> None:
         calls += [f"{prefix}.{tube.name}:{method}" for method in METHODS_GRANTED]
     if args.get("truncate"):
         calls.append(f"{prefix}.{tube.name}:truncate")
+    if args.get("manage"):
+        calls += [f"{prefix}.{tube.name}:{method}" for method in ("info", *MANAGE_METHODS)]
     for call in calls:
         if (user, call) not in engine.grants.rows:
             engine.grants.insert((user, call))

@@ -133,7 +133,7 @@ def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     old = tube.space.rows[task_id]
     names = [name for name, _ in tube.space.format]
     opts = {name: old[names.index(name)] for name in _CARRIED if name in names}
-    row = target.driver.put(tube.shown(old)[-1], opts or None, engine.now)
+    row = target.inner.put(tube.shown(old)[-1], opts or None, engine.now)
     done = tube.driver.delete(task_id, engine.now)
     tube.notebook.forget(tube.id, task_id)
     engine.arrived.append((target, row))

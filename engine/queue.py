@@ -13,6 +13,7 @@ from drivers.base import Driver
 from engine import expiry, lifecycle, notes, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
 from engine.keys import TIMER_KEYS, Keys
+from engine.pause import Pauses
 from engine.sessions import TIMER_SESSION, Sessions
 from engine.system_spaces import (
     CatalogueIndex,
@@ -98,6 +99,7 @@ class Engine:
         self.arrived: list[tuple[Tube, Row]] = []
         #: A number from 0 to 1 by chance; what comes of it is logged, never the asking.
         self.chance: Callable[[], float] = lambda: int.from_bytes(new_uuid()[:6]) / 2**48
+        self.pauses = Pauses(self)
         self.store.add(consumers_space())
         self.store.add(session_ids_space())
 
@@ -202,6 +204,7 @@ class Engine:
         tube.callback = self.callbacks.get(name)
         self.tubes[name] = tube
         self.tube_of_space[space.id] = tube
+        self.pauses.apply(tube)
         self.on_tube(tube, True)
 
     def _tube_goes(self, row: Row) -> None:

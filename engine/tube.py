@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drivers.base import KNOWN_PUT_OPTIONS, Driver
-from engine import arguments, attempts, keys, policy
+from engine import arguments, attempts, keys, pause, policy
 from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
 from engine.expiry import past_overdue
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
@@ -52,6 +52,7 @@ class Tube:
         "driver",
         "engine",
         "id",
+        "inner",
         "name",
         "normalize",
         "notebook",
@@ -74,6 +75,8 @@ class Tube:
         self.type: str = row[3]
         self.opts: dict[str, Any] = row[4]
         self.space = space
+        #: What does the work: `driver` is a gate before it while the tube is paused.
+        self.inner = driver
         self.driver = driver
         #: Custom drivers may keep their rows in another shape than (id, status, ..., payload).
         self.normalize: Callable[[Row], Row] | None = (
@@ -375,9 +378,15 @@ class Tube:
             ER_FIELD_MISSING, f"Tuple field {field} required by space format is missing"
         )
 
-    def statistics(self) -> dict[str, dict[str, int]]:
-        """{tasks: counts by state, calls: what was done since the node started}."""
+    def statistics(self) -> dict[str, Any]:
+        """{tasks: counts by state, calls: what was done since the node started}.
+
+        A paused tube has `paused: {puts, takes}` beside them.
+        """
         tasks = self.driver.counts()
         tasks["done"] = self.done
         tasks["total"] = len(self.space.rows)
-        return {"tasks": tasks, "calls": dict(self.calls)}
+        found: dict[str, Any] = {"tasks": tasks, "calls": dict(self.calls)}
+        if self.driver is not self.inner:
+            found["paused"] = pause.state(self)
+        return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments, attempts
+from engine import arguments, attempts, pause
 from engine.tube import Tube
 from node import requests
 from node.calls import Handler, argument, reply
@@ -28,7 +28,7 @@ class MoreCalls:
         self.tube = tube
 
     def handlers(self) -> Iterator[tuple[str, Handler]]:
-        for name in ("info", "redrive"):
+        for name in ("info", "redrive", "pause", "resume"):
             yield name, getattr(self, name)
 
     def must_put(self, connection: Connection, name: str) -> None:
@@ -51,6 +51,14 @@ class MoreCalls:
             lambda name: self.must_put(connection, name),
         )
         return reply(ticket, moved)
+
+    def pause(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        what = argument(plain(args), 0)
+        return _map(ticket, pause.change(self.tube, connection, what, pause=True))
+
+    def resume(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        what = argument(plain(args), 0)
+        return _map(ticket, pause.change(self.tube, connection, what, pause=False))
 
 
 def _map(ticket: int, found: dict[str, Any]) -> bytes:

@@ -67,3 +67,18 @@ async def test_a_redrive_needs_the_right_to_put_where_it_goes() -> None:
         code, text = await wire.call("queue.tube.fifo:redrive")
         assert (code, "queue.tube.jobs:put" in text) == (42, True)
         assert await wire.call("queue.tube.fifo:redrive", 1, {"to": "utube"}) == [1]
+
+
+async def test_pause_and_resume_over_the_wire() -> None:
+    async with node() as bench:
+        wire, worker = await bench.dial(), await bench.dial()
+        assert await wire.call("queue.tube.fifo:pause") == [{"puts": True, "takes": True}]
+        code, text = await wire.call("queue.tube.fifo:put", 1)
+        assert (code, text.startswith("Puts into tube fifo are paused")) == (32, True)
+        assert await wire.call("queue.tube.fifo:resume", "puts") == [{"puts": False, "takes": True}]
+        assert await wire.call("queue.tube.fifo:put", 1) == [[0, "r", 1]]
+        worker.send_call("queue.tube.fifo:take", 30)
+        assert await wire.call("queue.tube.fifo:take", 0.01) == []
+        assert (await wire.call("queue.statistics", "fifo"))[0]["paused"]["takes"]
+        await wire.call("queue.tube.fifo:resume")
+        assert (await worker.receive())[2][0x30] == [[0, "t", 1]]

@@ -83,6 +83,7 @@ class Tube:
         self.blocked: list[Waiter] = []
         #: key -> (id of its first task, until when)
         self.keys: dict[str, tuple[int, int]] = {}
+        self.paused: set[str] = set()
 
     def ordered(self, status: str) -> list[Task]:
         return sorted(
@@ -90,6 +91,8 @@ class Tube:
         )
 
     def first(self) -> Task | None:
+        if "takes" in self.paused:
+            return None
         busy = {t.utube for t in self.tasks.values() if t.status == "t"} if self.sub else ()
         return next((t for t in self.ordered("r") if t.utube not in busy), None)
 
@@ -108,7 +111,10 @@ class Tube:
         names = {"taken": "t", "buried": "!", "ready": "r", "delayed": "~"}
         counts = {name: len(self.ordered(status)) for name, status in names.items()}
         counts |= {"done": self.done, "total": len(self.tasks)}
-        return {"tasks": counts, "calls": self.calls}
+        found: dict[str, Any] = {"tasks": counts, "calls": self.calls}
+        if self.paused:
+            found["paused"] = {one: one in self.paused for one in ("puts", "takes")}
+        return found
 
 
 class Model:
@@ -158,6 +164,7 @@ class Model:
     def put(self, conn: Connection, tube: Tube, ticket: int, data: bytes, opts: Any) -> Any:
         if (known := self._known(tube, opts)) is not None:
             return self._again(tube, known)
+        self._may_put(tube)
         if tube.capacity and (tube.blocked or len(tube.tasks) >= tube.capacity):
             wait = int((opts.get("timeout") or 0) * SECOND)
             if not wait:
@@ -166,7 +173,20 @@ class Model:
             return PENDING
         return self._insert(tube, data, opts).shown()
 
+    def _may_put(self, tube: Tube) -> None:
+        if "puts" in tube.paused:
+            raise Refused("are paused")
+
+    def pause(self, tube: Tube, what: str | None, on: bool) -> dict[str, bool]:
+        chosen = {what} if what else {"puts", "takes"}
+        tube.paused = tube.paused | chosen if on else tube.paused - chosen
+        while "puts" in tube.paused and tube.blocked:
+            waiter = tube.blocked.pop(0)
+            waiter.conn.told.append((waiter.ticket, "paused"))
+        return {one: one in tube.paused for one in ("puts", "takes")}
+
     def put_many(self, tube: Tube, items: list[tuple[bytes, dict[str, Any]]]) -> list[int]:
+        self._may_put(tube)
         new = {opts.get("key", n) for n, (_, opts) in enumerate(items)}
         new -= {opts.get("key") for _, opts in items if self._known(tube, opts) is not None}
         if tube.capacity and len(tube.tasks) + len(new) > tube.capacity:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine import batches
+from engine import batches, pause
 from engine.clients import EMPTY, NIL, PENDING
 from engine.tube import Tube
 from model.errors import QueueError, failure
@@ -68,7 +68,7 @@ def plain(outcome: Any) -> Any:
     if outcome is PENDING or outcome is EMPTY or outcome is NIL:
         return outcome.name
     if isinstance(outcome, QueueError):
-        return outcome.text
+        return "paused" if "are paused until" in outcome.text else outcome.text
     if isinstance(outcome, list):
         return [plain(item) for item in outcome]
     if isinstance(outcome, tuple):
@@ -120,7 +120,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             expected = simple[0](*simple[1:])
         except naive.Refused as refusal:
             assert isinstance(outcome, str), f"{outcome!r}, not refused with {refusal}"
-            assert str(refusal) in outcome
+            assert str(refusal) in outcome or (outcome, str(refusal)) == ("paused", "are paused")
         else:
             assert outcome == expected, f"{outcome!r}, the model says {expected!r}"
         self.model.serve()
@@ -239,6 +239,15 @@ class EngineAgainstModel(RuleBasedStateMachine):
         tube, simple = self.tube(name)
         real = getattr(tube, method)
         self.agree((real, self.pairs[0][0]), (getattr(self.model, method), simple))
+
+    @rule(name=tubes, what=st.sampled_from([None, "puts", "takes"]), often=st.integers(0, 4))
+    def pause(self, name: int, what: str | None, often: int) -> None:
+        """Mostly resumed again, or nothing would happen any more."""
+        tube, simple = self.tube(name)
+        on = not often
+        self.agree(
+            (pause.change, tube, self.pairs[0][0], what, on), (self.model.pause, simple, what, on)
+        )
 
     # -- time, connections, roles ----------------------------------------------------------------
 

@@ -1,0 +1,86 @@
+"""`tandemq pause resume redrive`: a tube held back or set going again, by hand.
+
+Here: flags to calls, replies to lines. Must not be here: connections (remote.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from node.cli.output import json_line
+from node.cli.remote import DEFAULT_SERVER, Caller, Json, PasswordEnv, Remote, Server, UserName
+from node.cli.tasks import TubeName
+from node.cli.tubes import PANEL
+
+What = Annotated[
+    str | None, typer.Argument(metavar="[puts|takes]", help="One of the two; both unless given.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (pause, resume, redrive):
+        app.command(rich_help_panel=PANEL)(command)
+
+
+def pause(
+    tube: TubeName,
+    what: What = None,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """Refuse puts into a tube, hold back its tasks from workers, or both, until resumed."""
+    _change(Remote.of(server, user, password_env), "pause", tube, what, as_lines)
+
+
+def resume(
+    tube: TubeName,
+    what: What = None,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """Let puts, takes, or both go on in a paused tube."""
+    _change(Remote.of(server, user, password_env), "resume", tube, what, as_lines)
+
+
+def _change(remote: Remote, call: str, tube: str, what: str | None, as_lines: bool) -> None:
+    async def work(caller: Caller) -> Any:
+        return await caller.call(f"queue.tube.{tube}:{call}", *([] if what is None else [what]))
+
+    state = remote.run(work)
+    if as_lines:
+        json_line({"tube": tube, "paused": state})
+    else:
+        paused = [name for name in ("puts", "takes") if state[name]]
+        print(f"{tube}: {' and '.join(paused)} paused" if paused else f"{tube}: not paused")
+
+
+def redrive(
+    tube: TubeName,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="At most so many; 10000 unless given.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TUBE", help="There, not where they came from.")
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """Send dead letters back to the tubes they came from, oldest first."""
+
+    async def work(caller: Caller) -> Any:
+        options = {} if to is None else {"to": to}
+        return await caller.call(f"queue.tube.{tube}:redrive", count, options)
+
+    moved = Remote.of(server, user, password_env).run(work)
+    if as_lines:
+        json_line({"tube": tube, "moved": moved})
+    else:
+        print(f"{tube}: {moved} sent back")
