@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments, attempts, expiry, keys
+from engine import arguments, attempts, expiry, keys, room
 from engine.clients import PENDING, Client, _Sentinel
 from model.errors import failure, not_taken, task_not_found
 from model.record import KIND_ACK_MANY, KIND_PUT_MANY, KIND_RELEASE_MANY, KIND_TAKE_MANY
@@ -41,9 +41,12 @@ def put_many(
         if any(keys.has_key(opts) for _, opts in items):
             keyed = keys.split_many(items)
     if driver.capacity:
-        new = len(items) if keyed is None else keys.new_among(tube, keyed)
-        if len(tube.space.rows) + new > driver.capacity:
-            raise failure(f"No room for {new} tasks (capacity {driver.capacity})")
+        if keyed is None:
+            new, size = len(items), sum(len(data) for data, _ in items)
+        else:
+            new, size = keys.new_among(tube, keyed)
+        if not room.has(tube, new, size):
+            raise room.no_room_for(tube, new, size)
     if keyed is None:
         rows = driver.put_many(items, engine.now)
         ids = [row[0] for row in rows]

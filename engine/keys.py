@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sortedcontainers import SortedList
 
 from drivers.deadlines import duration_us
+from engine import room
 from engine.arguments import lua_type
 from engine.clients import Client, Delivery, _Sentinel
 from model.errors import failure
@@ -226,7 +227,7 @@ def put(
     if known is not None:
         return first(tube, known)
     driver = tube.driver
-    if driver.capacity and (tube.blocked or len(tube.space.rows) >= driver.capacity):
+    if driver.capacity and (tube.blocked or not room.has(tube, 1, len(data))):
         return tube.wait_for_room(client, ticket, data, opts)
     row = insert(tube, data, key, window_us, rest)
     shown = tube.shown(row)
@@ -254,10 +255,13 @@ def split_many(items: Iterable[tuple[bytes, dict[str, Any] | None]]) -> list[Key
     return [(data, *(split(opts) if opts else ("", 0, None))) for data, opts in items]
 
 
-def new_among(tube: Tube, items: list[Keyed]) -> int:
-    """How many tasks of a batch would be new: a key that stands twice in it makes one task."""
-    fresh = {key for _, key, _, _ in items if key and find(tube, key) is None}
-    return len(fresh) + sum(1 for _, key, _, _ in items if not key)
+def new_among(tube: Tube, items: list[Keyed]) -> tuple[int, int]:
+    """(how many, of how many bytes) tasks of a batch are new: a key that stands twice makes one."""
+    fresh: dict[Any, int] = {}
+    for number, (data, key, _, _) in enumerate(items):
+        if find(tube, key) is None:
+            fresh.setdefault(key or number, len(data))
+    return len(fresh), sum(fresh.values())
 
 
 def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:

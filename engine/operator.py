@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine import room
 from engine.clients import Client
 from model.errors import failure, task_not_found
 from model.record import KIND_KICK, KIND_OTHER, KIND_RELEASE
@@ -53,6 +54,7 @@ def _kick(tube: Tube, row: Row) -> None:
     if row[1] != BURIED:
         raise failure(f"task {row[0]} is not buried")
     new = tube.driver.kick_one(row[0], tube.engine.now)
+    tube.notebook.begin_anew(tube.id, row[0])
     tube.calls["kick"] += 1
     tube.engine.commit(KIND_KICK, None)
     tube.tell(new, "kick")
@@ -73,12 +75,13 @@ def _move(tube: Tube, row: Row, target: Tube) -> None:
         raise failure(f"task {row[0]} is in {tube.name} already")
     if row[1] == TAKEN:
         raise failure(f"task {row[0]} is taken: release it first")
-    if target.driver.capacity and len(target.space.rows) >= target.driver.capacity:
+    if target.driver.capacity and not room.has(target, 1, len(tube.shown(row)[-1])):
         raise failure(f"tube {target.name} is full")
     engine = tube.engine
     payload = tube.shown(row)[-1]
     put = target.driver.put(payload, _options(tube, row), engine.now)
     gone = tube.driver.delete(row[0], engine.now)
+    tube.notebook.forget(tube.id, row[0])
     tube.calls["delete"] += 1
     tube.done += 1
     target.calls["put"] += 1

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from engine.room import REJECT, WAIT
 from model.errors import QueueError, failure
-from model.task import INFINITY_S
+from model.task import INFINITY_S, NEVER_US
 
 if TYPE_CHECKING:
     from engine.queue import Engine
 
 RETRY_OPTIONS = frozenset({"retry_delay", "retry_factor", "retry_delay_max", "retry_jitter"})
-OPTIONS = RETRY_OPTIONS | {"max_attempts", "dead_letter"}
+OPTIONS = RETRY_OPTIONS | {"max_attempts", "dead_letter", "capacity", "capacity_bytes", "overflow"}
 ATTEMPTS_MAX = 1_000_000
 FACTOR_MAX = 100
 #: Unless the tube says otherwise: each retry waits twice as long, an hour at most, and up to half
@@ -87,6 +88,13 @@ def check(engine: Engine, driver: Any, name: str, kind: str, opts: dict[str, Any
     _number(opts, "max_attempts", 0, ATTEMPTS_MAX, whole=True)
     _check_dead_letter(engine, name, opts)
     _check_retry(driver, kind, opts)
+    _number(opts, "capacity", 0, NEVER_US, whole=True)
+    _number(opts, "capacity_bytes", 0, NEVER_US, whole=True)
+    overflow = opts.get("overflow")
+    if overflow is not None and overflow not in (REJECT, WAIT):
+        raise bad("overflow", overflow, f"{REJECT} or {WAIT}")
+    if overflow is not None and not (opts.get("capacity") or opts.get("capacity_bytes")):
+        raise failure("Invalid option overflow: it needs capacity or capacity_bytes")
 
 
 def _check_dead_letter(engine: Engine, name: str, opts: dict[str, Any]) -> None:

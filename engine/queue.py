@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drivers.base import Driver
-from engine import expiry, lifecycle, notes, settings, waiting
+from engine import expiry, lifecycle, notes, room, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
 from engine.keys import TIMER_KEYS, Keys
 from engine.pause import Pauses
@@ -172,7 +172,7 @@ class Engine:
         kind = self.drivers.get(driver)
         if kind is not None:
             try:
-                return kind.create_space(space_id, name, opts, temporary)
+                return room.measure(kind.create_space(space_id, name, opts, temporary), opts)
             except Exception as error:
                 self.broken[name] = f"create_space failed: {type(error).__name__}: {error}"
                 self.report(f"tube {name}: driver {driver}: {self.broken[name]}")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drivers.base import KNOWN_PUT_OPTIONS, Driver
-from engine import arguments, attempts, keys, pause, policy
+from engine import arguments, attempts, keys, pause, policy, room
 from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
 from engine.expiry import past_overdue
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
@@ -61,6 +61,7 @@ class Tube:
         "policy",
         "put_options",
         "release_options",
+        "room",
         "space",
         "taken",
         "task_options",
@@ -86,6 +87,7 @@ class Tube:
         self.put_options = self.task_options | keys.KEY_OPTIONS
         self.release_options = self.task_options | attempts.BURY_OPTIONS
         self.policy = policy.of(self.opts)
+        self.room = room.of(space, driver, self.opts)
         self.notebook = engine.notes[1 if space.temporary else 0]
         #: What is known of tasks beside their rows; empty in most tubes.
         self.notes = self.notebook.index.of(self.id)
@@ -110,7 +112,7 @@ class Tube:
             if opts is not None and ("key" in opts or "window" in opts):
                 return keys.put(self, client, ticket, data, opts)
         driver = self.driver
-        if driver.capacity and (self.blocked or len(self.space.rows) >= driver.capacity):
+        if driver.capacity and (self.blocked or not room.has(self, 1, len(data))):
             return self.wait_for_room(client, ticket, data, opts)
         row = driver.put(data, opts, engine.now)
         shown = row if self.normalize is None else self.normalize(row)
@@ -343,9 +345,12 @@ class Tube:
     def wait_for_room(
         self, client: Client, ticket: Any, data: bytes, opts: dict[str, Any] | None
     ) -> _Sentinel:
-        """A put of a full tube: NIL, or PENDING where its `timeout` lets it wait."""
+        """A put of a full tube: an error, NIL, or PENDING where its `timeout` lets it wait."""
         wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))
         self.driver.check_put(opts)
+        room.check_alone(self, len(data))
+        if self.room is not None and self.room.rejects:
+            raise self.room.refusal(self)
         if not wait_us:
             return NIL
         waiter = self.engine.park(client, ticket, self, wait_us, False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import batches, expiry, keys
+from engine import batches, expiry, keys, room
 from model.errors import QueueError, failure
 from model.record import KIND_PUT
 
@@ -24,7 +24,7 @@ def serve(tube: Tube) -> None:
     """
     unpark = tube.engine.unpark
     outcome: Row | list[Row] | QueueError | None
-    while tube.blocked and len(tube.space.rows) < tube.driver.capacity:
+    while tube.blocked and _fits(tube, next(iter(tube.blocked.values()))):
         waiter = unpark(tube.blocked.popitem(last=False)[1])
         try:
             outcome = _put(tube, waiter)
@@ -42,6 +42,11 @@ def serve(tube: Tube) -> None:
         del tube.waiters[waiter.id]
         unpark(waiter)
         waiter.client.deliver(waiter.ticket, outcome)
+
+
+def _fits(tube: Tube, waiter: Waiter) -> bool:
+    assert waiter.data is not None
+    return room.has(tube, 1, len(waiter.data))
 
 
 def _put(tube: Tube, waiter: Waiter) -> Row:

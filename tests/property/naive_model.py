@@ -73,6 +73,10 @@ class Tube:
         self.counts = "max_attempts" in opts or "retry_delay" in opts
         self.kind = kind
         self.capacity = capacity
+        self.bytes: int = opts.get("capacity_bytes", 0)
+        self.rejects = (
+            opts.get("overflow", "wait" if kind == "limfifottl" else "reject") == "reject"
+        )
         self.ttl = kind in ("fifottl", "limfifottl", "utubettl")
         self.sub = kind in ("utube", "utubettl")
         self.tasks: dict[int, Task] = {}
@@ -84,6 +88,13 @@ class Tube:
         #: key -> (id of its first task, until when)
         self.keys: dict[str, tuple[int, int]] = {}
         self.paused: set[str] = set()
+
+    def fits(self, count: int, size: int) -> bool:
+        used = sum(len(task.data) for task in self.tasks.values())
+        return not (
+            (self.capacity and len(self.tasks) + count > self.capacity)
+            or (self.bytes and used + size > self.bytes)
+        )
 
     def ordered(self, status: str) -> list[Task]:
         return sorted(
@@ -165,7 +176,11 @@ class Model:
         if (known := self._known(tube, opts)) is not None:
             return self._again(tube, known)
         self._may_put(tube)
-        if tube.capacity and (tube.blocked or len(tube.tasks) >= tube.capacity):
+        if tube.blocked or not tube.fits(1, len(data)):
+            if tube.bytes and len(data) > tube.bytes:
+                raise Refused("never fits")
+            if tube.rejects:
+                raise Refused("is full")
             wait = int((opts.get("timeout") or 0) * SECOND)
             if not wait:
                 return NIL
@@ -187,9 +202,12 @@ class Model:
 
     def put_many(self, tube: Tube, items: list[tuple[bytes, dict[str, Any]]]) -> list[int]:
         self._may_put(tube)
-        new = {opts.get("key", n) for n, (_, opts) in enumerate(items)}
-        new -= {opts.get("key") for _, opts in items if self._known(tube, opts) is not None}
-        if tube.capacity and len(tube.tasks) + len(new) > tube.capacity:
+        new = {
+            opts.get("key", n): len(data)
+            for n, (data, opts) in enumerate(items)
+            if self._known(tube, opts) is None
+        }
+        if not tube.fits(len(new), sum(new.values())):
             raise Refused(f"No room for {len(new)} tasks")
         ids = []
         for data, opts in items:
@@ -360,7 +378,7 @@ class Model:
 
     def serve(self) -> None:
         for tube in self.tubes.values():
-            while tube.blocked and len(tube.tasks) < tube.capacity:
+            while tube.blocked and tube.fits(1, len((tube.blocked[0].put or (b"",))[0])):
                 waiter = tube.blocked.pop(0)
                 assert waiter.put is not None
                 known = self._known(tube, waiter.put[1])

@@ -25,6 +25,8 @@ TUBES: dict[str, tuple[Any, ...]] = {
     "lim": ("limfifottl", 3),
     "utube": ("utube", 0),
     "utubettl": ("utubettl", 0),
+    "small": ("fifo", 2),
+    "narrow": ("utube", 0, {"capacity_bytes": 9, "overflow": "wait", "max_attempts": 0}),
     "counted": ("utube", 0, {"max_attempts": 2}),
     "strict": ("fifottl", 0, {"max_attempts": 2, "dead_letter": "utubettl"}),
     "patient": (

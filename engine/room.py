@@ -1,0 +1,129 @@
+"""Room in a tube: how many tasks, and how many bytes of payload, it holds at most.
+
+limfifottl counts tasks as the original does; the options `capacity`, `capacity_bytes` and
+`overflow` give the same to every type. What enters by other roads than a put (dead letters, tasks
+sent back or moved by hand) always finds room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from model.errors import QueueError, failure
+from model.task import NEVER_US
+from spaces.index import Index
+from spaces.space import Row, Space
+
+if TYPE_CHECKING:
+    from drivers.base import Driver
+    from engine.tube import Tube
+
+REJECT, WAIT = "reject", "wait"
+
+
+class PayloadBytes(Index):
+    """The sum of all payloads, kept by whoever changes rows, on masters and replicas alike."""
+
+    __slots__ = ("field", "rows", "total")
+
+    def __init__(self, field: int) -> None:
+        self.field = field
+        self.total = 0
+        self.rows: dict[Any, Row] = {}
+
+    def attach(self, space: Space) -> None:
+        self.rows = space.rows
+
+    def added(self, row: Row) -> None:
+        self.total += len(row[self.field])
+
+    def removed(self, row: Row) -> None:
+        self.total -= len(row[self.field])
+
+    def changed_many(self, old: Sequence[Row], new: Sequence[Row]) -> None:
+        """States change in bulk, payloads do not."""
+
+    def cleared(self) -> None:
+        self.total = 0
+
+    def check(self) -> None:
+        assert self.total == sum(len(row[self.field]) for row in self.rows.values())
+
+
+class Room:
+    """The limits of one tube. tasks, bytes: 0 = no limit."""
+
+    __slots__ = ("bytes", "rejects", "tasks", "used")
+
+    def __init__(
+        self, tasks: int, most_bytes: int, rejects: bool, used: PayloadBytes | None
+    ) -> None:
+        self.tasks = tasks
+        self.bytes = most_bytes
+        self.rejects = rejects
+        self.used = used
+
+    def refusal(self, tube: Tube) -> QueueError:
+        """What a put that finds no room is told where it is not to wait."""
+        held = f"Tube {tube.name} is full: {len(tube.space.rows)} tasks"
+        limits = [f"capacity {self.tasks}"] if self.tasks else []
+        if self.used is not None:
+            held += f" of {self.used.total} bytes"
+            limits.append(f"capacity_bytes {self.bytes}")
+        return failure(f"{held} ({', '.join(limits)})")
+
+
+def measure(space: Space, opts: dict[str, Any]) -> Space:
+    """A tube's space, with its payloads measured where `capacity_bytes` asks for it."""
+    if opts.get("capacity_bytes"):
+        field = -1 if space.raw is None else space.raw
+        space.indexes = (*space.indexes, PayloadBytes(field))
+    return space
+
+
+def of(space: Space, driver: Driver, opts: dict[str, Any]) -> Room | None:
+    """The limits that a tube's options set, checked when it was created; None for none.
+
+    A driver that has a capacity of its own keeps it; `driver.capacity` is what every put looks at.
+    """
+    tasks = driver.capacity or opts.get("capacity") or 0
+    most = opts.get("capacity_bytes") or 0
+    overflow = opts.get("overflow")
+    if (
+        type(tasks) is not int
+        or not (tasks or most)
+        or (driver.capacity and not (most or overflow))
+    ):
+        return None
+    rejects = overflow == REJECT or (overflow is None and not driver.capacity)
+    driver.capacity = tasks or NEVER_US
+    used = next((index for index in space.indexes if isinstance(index, PayloadBytes)), None)
+    return Room(tasks, most, rejects, used)
+
+
+def has(tube: Tube, count: int, size: int) -> bool:
+    """Whether `count` more tasks of `size` bytes in all fit a tube that has a limit."""
+    if len(tube.space.rows) + count > tube.driver.capacity:
+        return False
+    room = tube.room
+    return room is None or room.used is None or room.used.total + size <= room.bytes
+
+
+def no_room_for(tube: Tube, count: int, size: int) -> QueueError:
+    """A batch does not fit as a whole."""
+    room = tube.room
+    if room is None or room.used is None:
+        return failure(f"No room for {count} tasks (capacity {tube.driver.capacity})")
+    limit = f"capacity {room.tasks}, " if room.tasks else ""
+    limit += f"capacity_bytes {room.bytes}"
+    return failure(f"No room for {count} tasks of {size} bytes ({limit})")
+
+
+def check_alone(tube: Tube, size: int) -> None:
+    """Refuse a task that would not fit even the empty tube: waiting would not help it."""
+    room = tube.room
+    if room is not None and room.used is not None and size > room.bytes:
+        raise failure(
+            f"A task of {size} bytes never fits tube {tube.name} (capacity_bytes {room.bytes})"
+        )
