@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -68,6 +69,11 @@ def demo(context: typer.Context) -> None:
 
 for commands in (serve, cluster, tasks, tubes, manage, bench, files, config):
     commands.add_to(app)
+
+
+# Rooms above this one bring their commands by entry points: they are not imported by name here.
+for entry in entry_points(group="tandemq.commands"):
+    app.add_typer(entry.load(), name=entry.name, rich_help_panel="Data")
 
 
 def run(argv: list[str] | None) -> int:

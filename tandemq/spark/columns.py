@@ -28,6 +28,7 @@ COLUMNS = (
     Column("node", pa.string(), "STRING", "id of the node whose log this is, as a UUID"),
     Column("time", UTC_MICROSECONDS, "TIMESTAMP", "the log's clock when the record was made"),
     Column("tube", pa.string(), "STRING", "tube of the task; NULL where no tube is meant"),
+    Column("tube_type", pa.string(), "STRING", "its driver: fifo, utubettl, ..."),
     Column("task_id", pa.int64(), "BIGINT", "task; NULL for records about no single task"),
     Column("operation", pa.string(), "STRING", "what happened to the task: put, take, ack, ..."),
     Column("kind", pa.string(), "STRING", "the call or event that wrote the record: put_many, ..."),

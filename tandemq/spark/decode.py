@@ -22,7 +22,6 @@ from model.record import (
     DELETE_MANY,
     INSERT,
     INSERT_MANY,
-    KIND_NAMES,
     SET,
     SET_MANY,
     TERM,
@@ -57,11 +56,8 @@ class Decoder:
         self.schema = arrow_schema(columns)
         self.batch_rows = batch_rows
         self.tubes = tubes
-        self.kinds = (
-            None
-            if operations is None
-            else {kind for kind in range(256) if _may_be(kind, operations)}
-        )
+        self.operations = operations
+        self.kinds = None if operations is None else _kinds_of(operations)
         self.groups: dict[tuple[int, int], Group] = {}
         self.pending = 0
         self.sessions: dict[bytes | None, str | None] = {None: None}
@@ -216,13 +212,19 @@ class Decoder:
         columns = Columns(group, tube, driver, self.constants, self.sessions)
         arrays = [columns.make(name, self.schema.field(name).type) for name in self.columns]
         order = pa.array(columns.lsn, pa.int64())
-        return pa.Table.from_arrays(
-            [*arrays, order], schema=self.schema.append(pa.field("_order", pa.int64()))
-        )
+        schema = self.schema.append(pa.field("_order", pa.int64()))
+        table = pa.Table.from_arrays([*arrays, order], schema=schema)
+        if self.operations is not None:
+            chosen = self.operations
+            table = table.filter(pa.array([one in chosen for one in columns.operations()]))
+        return table
 
 
-def _may_be(kind: int, operations: frozenset[str]) -> bool:
-    return operation_name(kind) in operations or KIND_NAMES.get(kind, f"kind_{kind}") in operations
+def _kinds_of(operations: frozenset[str]) -> set[int] | None:
+    """Kinds of records that may hold such operations; None where any may."""
+    if operations & {"put", "dead", "move"}:
+        return None
+    return {kind for kind in range(256) if operation_name(kind) in operations}
 
 
 def damaged(part: Part, columns: Sequence[str]) -> pa.RecordBatch:

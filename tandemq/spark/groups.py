@@ -38,12 +38,27 @@ STATE_FROM = {
 LARGEST = 2**63 - 1
 
 
-def operation_name(kind: int) -> str:
-    """What a record of this kind did to a task it touched."""
+#: Kinds under which a task that leaves its tube was given up, not finished.
+GIVEN_UP = frozenset({"release", "bury", "ttr"})
+
+
+def operation_name(kind: int, what: int = SET) -> str:
+    """What a record of this kind did to a task it inserted, set or deleted (`what`).
+
+    A task that enters a tube was put there, whoever moved it; one that leaves it when it was to
+    be given back or set aside is `dead`.
+    """
     name = KIND_NAMES.get(kind, f"kind_{kind}")
+    if what == INSERT:
+        return "put"
     if name in ("session", "term", "startup", "release_all"):
-        return "release"
-    return name.removesuffix("_many")
+        name = "release"
+    name = name.removesuffix("_many")
+    if what == DELETE and name in GIVEN_UP:
+        return "dead"
+    if what == DELETE and name == "other":
+        return "move"
+    return name
 
 
 def json_of(payload: bytes | None) -> str | None:
@@ -88,6 +103,7 @@ class Columns:
         self.what = group.what
         self.lsn, self.times, self.kinds, self.owners, self.values = zip(*group.rows, strict=True)
         self.tube = tube
+        self.driver = driver or None
         self.layout = LAYOUTS.get(driver, {"payload": -1})
         self.constants = constants
         self.sessions = sessions
@@ -98,8 +114,16 @@ class Columns:
             return pa.repeat(pa.scalar(self.constants[name], kind), count)
         if name == "tube":
             return pa.repeat(pa.scalar(self.tube, kind), count)
+        if name == "tube_type":
+            return pa.repeat(pa.scalar(self.driver, kind), count)
         values = self._values(name)
         return pa.nulls(count, kind) if values is None else pa.array(values, kind)
+
+    def operations(self) -> Sequence[str | None]:
+        """What each row says happened, as in the column `operation`."""
+        found = self._values("operation")
+        assert found is not None
+        return found
 
     def _values(self, name: str) -> Sequence[Any] | None:
         if name == "lsn":
@@ -111,11 +135,12 @@ class Columns:
         if name == "operation":
             if self.what == TRUNCATE:
                 return self._named(lambda kind: KIND_NAMES.get(kind, f"kind_{kind}"))
-            return self._named(operation_name)
+            return self._named(lambda kind: operation_name(kind, self.what))
         if name == "session":
             return self._session_names()
         if name == "state_from" and self.what != TRUNCATE:
-            return self._named(lambda kind: STATE_FROM.get(operation_name(kind)))
+            what = self.what
+            return self._named(lambda kind: STATE_FROM.get(operation_name(kind, what)))
         if self.what == INSERT:
             return self._of_insert(name)
         if self.what == SET:

@@ -42,6 +42,8 @@ from storage.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
 #: Marks a folder of Parquet parts, each named after the node and the LSNs it holds.
 ARCHIVE_MARK = "tandemq-archive.json"
 ARCHIVE_PART = re.compile(r"^node=([0-9a-f-]{36})/lsn=(\d{20})-(\d{20})/[^/_.][^/]*\.parquet$")
+#: Beside them, below the node: its tubes, so that a trimmed log still knows their names.
+ARCHIVE_SPACES = "_spaces.json"
 #: A create op begins with an array of six, its code, and a space id of 16 or 32 bits.
 _CREATE = re.compile(rb"\x96\x04[\xcd\xce]")
 
@@ -261,6 +263,7 @@ def plan(paths: list[str], wanted: Wanted) -> list[Part]:
     Raises `StorageError` for what cannot be read, unless permissive: then it is a part of its own.
     """
     archived: dict[str, int] = {}
+    tubes: dict[str, Spaces] = {}
     parts: list[Part] = []
     live: list[tuple[ArrowDisk, list[str]]] = []
     for path in paths:
@@ -268,11 +271,12 @@ def plan(paths: list[str], wanted: Wanted) -> list[Part]:
         names = disk.list()
         if ARCHIVE_MARK in names:
             parts += _archive_parts(disk, names, wanted, archived)
+            tubes |= archive_spaces(disk, names)
         else:
             live.append((disk, names))
     for disk, names in live:
         try:
-            parts += _log_parts(disk, names, wanted, archived)
+            parts += _log_parts(disk, names, wanted, archived, tubes)
         except StorageError as error:
             if not wanted.permissive:
                 raise named(disk, error) from error
@@ -302,15 +306,31 @@ def _archive_parts(
         node, first, last = match[1], int(match[2]), int(match[3])
         archived[node] = max(archived.get(node, 0), last)
         if last >= wanted.first_lsn and first <= wanted.last_lsn:
-            parts.append(Part(disk.where, name, archive=True))
+            bounds = (wanted.first_lsn, wanted.last_lsn)
+            parts.append(Part(disk.where, name, None, 0, *bounds, archive=True))
     return parts
 
 
+def archive_spaces(disk: ArrowDisk, names: list[str]) -> dict[str, Spaces]:
+    """Tubes by space id, of each node an archive has records of."""
+    found: dict[str, Spaces] = {}
+    for name in names:
+        if name.endswith("/" + ARCHIVE_SPACES):
+            node = name.split("/")[0].removeprefix("node=")
+            spaces = json.loads(disk.read(name)).items()
+            found[node] = {int(space): (tube[0], tube[1]) for space, tube in spaces}
+    return found
+
+
 def _log_parts(
-    disk: ArrowDisk, names: list[str], wanted: Wanted, archived: dict[str, int]
+    disk: ArrowDisk,
+    names: list[str],
+    wanted: Wanted,
+    archived: dict[str, int],
+    tubes: dict[str, Spaces],
 ) -> Iterator[Part]:
     meta = meta_of(disk, names)
-    spaces = spaces_of_snapshots(disk, meta)
+    spaces = {**tubes.get(node_name(meta.node), {}), **spaces_of_snapshots(disk, meta)}
     after = archived.get(node_name(meta.node), 0)
     last_lsn = wanted.last_lsn
     if wanted.until_commit:

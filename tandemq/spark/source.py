@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import (
     DataSource,
@@ -32,8 +33,9 @@ from pyspark.sql.types import StructType
 
 from model.errors import StorageError
 from tandemq.spark import options as opt
-from tandemq.spark.columns import DEFAULT, check_columns, ddl
+from tandemq.spark.columns import DEFAULT, arrow_schema, check_columns, ddl
 from tandemq.spark.decode import Decoder, damaged
+from tandemq.spark.groups import json_of
 from tandemq.spark.logs import ArrowDisk, Part, Wanted, plan
 
 MODES = ("FAILFAST", "PERMISSIVE")
@@ -99,7 +101,8 @@ class Reading:
         if part.damage is None:
             try:
                 if part.archive:
-                    yield from archived(part, self.columns, self.batch_rows)
+                    keep = (self.tubes, self.operations)
+                    yield from archived(part, self.columns, self.batch_rows, *keep)
                 else:
                     yield from Decoder(
                         part, self.columns, self.batch_rows, self.tubes, self.operations
@@ -122,35 +125,43 @@ class Reading:
         (folder / f"bad-{uuid4().hex}.json").write_text(json.dumps(value) + "\n")
 
 
-def archived(part: Part, columns: tuple[str, ...], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def archived(
+    part: Part,
+    columns: tuple[str, ...],
+    batch_rows: int,
+    tubes: frozenset[str] | None = None,
+    operations: frozenset[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet part of an archive; a column it does not have is NULL."""
-    from tandemq.spark.columns import arrow_schema
-    from tandemq.spark.groups import json_of
-
     schema = arrow_schema(columns)
+    bounds = (pc.field("lsn") >= part.first_lsn) & (pc.field("lsn") <= part.last_lsn)
+    for name, chosen in (("tube", tubes), ("operation", operations)):
+        if chosen is not None:
+            bounds = bounds & pc.field(name).isin(sorted(chosen))
     try:
         with ArrowDisk(part.path).file(part.name) as file:
             parquet = pq.ParquetFile(file)
             there = set(parquet.schema_arrow.names)
-            read = [name for name in columns if name in there]
-            as_json = "payload_json" in columns and "payload_json" not in there
-            if as_json and "payload" not in read:
-                read.append("payload")
-            # A count alone names no column; one is read for the number of rows.
-            for batch in parquet.iter_batches(batch_rows * 4, columns=read or ["lsn"]):
-                arrays = []
-                for field in schema:
-                    if field.name == "payload_json" and as_json:
-                        texts = [json_of(value) for value in batch["payload"].to_pylist()]
-                        arrays.append(pa.array(texts, field.type))
-                    elif field.name in there:
-                        arrays.append(batch[field.name].cast(field.type))
-                    else:
-                        arrays.append(pa.nulls(batch.num_rows, field.type))
+            read = {name for name in columns if name in there} | {"lsn"}
+            if "payload_json" in columns:
+                read.add("payload")
+            read |= {"tube"} if tubes is not None else set()
+            read |= {"operation"} if operations is not None else set()
+            for batch in parquet.iter_batches(batch_rows * 4, columns=sorted(read)):
+                kept = batch.filter(bounds)
+                arrays = [_archived_column(kept, field) for field in schema]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
     except (pa.ArrowException, OSError) as error:
         text = str(error).replace("\n", " ")
         raise StorageError(f"{part.path}/{part.name}", 0, f"archive: {text}") from error
+
+
+def _archived_column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name in batch.schema.names:
+        return batch[field.name].cast(field.type)
+    if field.name == "payload_json":
+        return pa.array([json_of(value) for value in batch["payload"].to_pylist()], field.type)
+    return pa.nulls(batch.num_rows, field.type)
 
 
 class LogReader(Reading, DataSourceReader):

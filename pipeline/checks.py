@@ -1,0 +1,297 @@
+"""The checks of the audit: each a function of DataFrames that gives the rows breaking one rule.
+
+Facts about tasks need one shuffle, about sub-queues another, about LSNs a third; everything else
+is small. What the checks mean stands in `pipeline.audit.CHECKS`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from pipeline.events import (
+    ACK,
+    DEAD,
+    DELETE,
+    FINISH,
+    MOVE,
+    PUT,
+    RELEASE,
+    TAKE,
+    TTL,
+    TTR,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Operations that may end a task.
+ENDS = (ACK, DELETE, TTL, FINISH, DEAD, MOVE)
+#: Records of one slice when LSNs are checked.
+SLICE = 200_000
+
+
+def finding(
+    check: Column | str,
+    evidence: Column,
+    tube: Column | None = None,
+    task: Column | None = None,
+    node: Column | None = None,
+) -> list[Column]:
+    """The columns of a finding; lsn is the row's own."""
+    null = F.lit(None)
+    return [
+        (F.lit(check) if isinstance(check, str) else check).alias("check"),
+        (null if tube is None else tube).cast("string").alias("tube"),
+        (null if task is None else task).cast("bigint").alias("task"),
+        F.col("lsn").cast("bigint").alias("lsn"),
+        (null if node is None else node).cast("string").alias("node"),
+        evidence.cast("string").alias("evidence"),
+    ]
+
+
+def check_tasks(happened: DataFrame, from_start: bool, gone: DataFrame) -> DataFrame:
+    """Rules about one task at a time. `from_start`: the log begins with LSN 1."""
+    op, prev = F.col("op"), F.col("prev_op")
+    ended = F.coalesce("prev_ends", F.lit(False))
+    held = prev == TAKE
+    there = prev.isNotNull() & ~ended
+    swept = F.coalesce(
+        F.exists("cleared", lambda lsn: (lsn > F.col("prev_lsn")) & (lsn < F.col("lsn"))),
+        F.lit(False),
+    )
+    waited = F.col("us") - F.col("prev_us")
+    found = (
+        F.when((op == PUT) & there & ~swept, "put_twice")
+        .when((op != PUT) & prev.isNull() & F.lit(from_start), "unknown_task")
+        .when((op == ACK) & ended, "double_ack")
+        .when((op != PUT) & ended, "revived")
+        .when((op == TAKE) & held, "two_holders")
+        .when(op.isin(ACK, RELEASE, TTR) & there & ~held, "not_held")
+        .when((op == ACK) & held & (F.col("session") != F.col("prev_session")), "ack_by_other")
+        .when(F.col("ends") & ~op.isin(*ENDS), "vanished")
+        .when((op == TTL) & (prev == PUT) & (waited < F.col("prev_ttl")), "too_early")
+        .when((op == TTR) & held & (waited < F.col("put_ttr")) & ~F.col("short"), "too_early")
+    )
+    story = F.to_json(
+        F.struct(
+            F.col("op").alias("operation_code"),
+            "prev_op",
+            "prev_lsn",
+            "session",
+            "prev_session",
+            F.timestamp_micros("us").alias("time"),
+            F.timestamp_micros("prev_us").alias("prev_time"),
+        )
+    )
+    joined = happened.join(F.broadcast(gone), "tube", "left")
+    return (
+        joined.withColumn("check", found)
+        .where("check is not null")
+        .select(*finding(F.col("check"), story, F.col("tube"), F.col("task")))
+    )
+
+
+def with_put(happened: DataFrame) -> DataFrame:
+    """Adds what the put said: put_ttr, put_ttl, queue, rank; and whether the ttl cut the ttr."""
+    order = Window.partitionBy("tube", "task").orderBy("lsn")
+    running = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+    def of_put(name: str) -> Column:
+        return F.last(F.when(F.col("op") == PUT, F.col(name)), ignorenulls=True).over(running)
+
+    return (
+        happened.withColumn("prev_ttl", F.when(F.col("prev_op") == PUT, of_put("ttl")))
+        .withColumn("put_ttr", of_put("ttr"))
+        .withColumn("put_us", of_put("us"))
+        .withColumn("put_ttl", of_put("ttl"))
+        .withColumn("queue", F.coalesce(of_put("utube"), F.lit("")))
+        .withColumn("rank", F.coalesce(of_put("pri"), F.lit(0)))
+        .withColumn("short", F.col("us") >= F.col("put_us") + F.col("put_ttl"))
+    )
+
+
+def check_queues(happened: DataFrame) -> DataFrame:
+    """Rules about the order of a tube, or of each sub-queue where a tube has them."""
+    known = happened.where(
+        F.col("tube_type").isin("fifo", "fifottl", "limfifottl", "utube", "utubettl")
+    )
+    sub = F.col("tube_type").isin("utube", "utubettl")
+    queue = Window.partitionBy("tube", "queue").orderBy("lsn", "task")
+    taken = known.where(F.col("op") == TAKE)
+    rank, last_rank = F.struct("rank", "task"), F.lag(F.struct("rank", "task")).over(queue)
+    order = (
+        taken.withColumn("last", last_rank)
+        .withColumn("last_take", F.lag("lsn").over(queue))
+        .where((F.col("last") > rank) & (F.col("last_take") > F.col("prev_lsn")))
+        .select(
+            *finding(
+                "order_break",
+                F.to_json(F.struct("queue", "last", "last_take", F.col("prev_lsn").alias("due"))),
+                F.col("tube"),
+                F.col("task"),
+            )
+        )
+    )
+    # A holder lets go by whatever follows its take; both ends in one row, so no second shuffle.
+    until = F.coalesce("next_lsn", F.lit(2**62))
+    before = queue.rowsBetween(Window.unboundedPreceding, -1)
+    overlap = (
+        taken.where(sub)
+        .withColumn("until", until)
+        .withColumn("others", F.max(F.struct("until", "task")).over(before))
+        .where((F.col("others.until") > F.col("lsn")) & (F.col("others.task") != F.col("task")))
+        .select(
+            *finding(
+                "utube_overlap",
+                F.to_json(F.struct("queue", "others")),
+                F.col("tube"),
+                F.col("task"),
+            )
+        )
+    )
+    return order.unionByName(overlap)
+
+
+def check_lsns(log: DataFrame) -> DataFrame:
+    """Gaps, order of terms and clock of every node, slice by slice, then between slices."""
+    rows = log.where("not rescue and lsn is not null and operation != 'damaged'").select(
+        "node", "lsn", "term", F.unix_micros("time").alias("us")
+    )
+    rows = rows.withColumn("slice", F.floor(F.col("lsn") / SLICE))
+    order = Window.partitionBy("node", "slice").orderBy("lsn", "term")
+    slices = rows.groupBy("node", "slice").agg(
+        F.min("lsn").alias("lsn"),
+        F.max("lsn").alias("last"),
+        F.min_by("term", "lsn").alias("term"),
+        F.max_by("term", "lsn").alias("last_term"),
+        F.min_by("us", "lsn").alias("us"),
+        F.max_by("us", "lsn").alias("last_us"),
+    )
+    between = Window.partitionBy("node").orderBy("slice")
+    edges = slices.select(
+        "node",
+        "lsn",
+        "term",
+        "us",
+        F.lag("last").over(between).alias("prev_lsn"),
+        F.lag("last_term").over(between).alias("prev_term"),
+        F.lag("last_us").over(between).alias("prev_us"),
+    )
+    inside = rows.select(
+        "node",
+        "lsn",
+        "term",
+        "us",
+        F.lag("lsn").over(order).alias("prev_lsn"),
+        F.lag("term").over(order).alias("prev_term"),
+        F.lag("us").over(order).alias("prev_us"),
+    )
+    found = (
+        F.when(F.col("lsn") > F.col("prev_lsn") + 1, "lsn_gap")
+        .when(
+            (F.col("lsn") == F.col("prev_lsn")) & (F.col("term") != F.col("prev_term")),
+            "lsn_twice",
+        )
+        .when(F.col("term") < F.col("prev_term"), "term_order")
+        .when(F.col("us") < F.col("prev_us"), "clock")
+    )
+    return (
+        inside.unionByName(edges)
+        .withColumn("check", found)
+        .where("check is not null")
+        .select(
+            *finding(
+                F.col("check"),
+                F.to_json(F.struct("prev_lsn", "term", "prev_term", "us", "prev_us")),
+                node=F.col("node"),
+            )
+        )
+    )
+
+
+def check_lineage(log: DataFrame) -> list[dict[str, Any]]:
+    """Parents of terms, from the few records that open one; in Python."""
+    rows = log.where("operation = 'term' and not rescue").select("node", "lsn", "detail").collect()
+    found: list[dict[str, Any]] = []
+    ids: dict[int, str] = {}
+    by_node: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for row in rows:
+        by_node.setdefault(row["node"], []).append((row["lsn"], json.loads(row["detail"])))
+    for node, terms in sorted(by_node.items()):
+        before: dict[str, Any] | None = None
+        for lsn, term in sorted(terms, key=lambda one: one[0]):
+            reasons = []
+            if before is not None and term["parent"] != before["id"]:
+                reasons.append(f"parent is {term['parent']}, the term before is {before['id']}")
+            if ids.setdefault(term["number"], term["id"]) != term["id"]:
+                reasons.append(f"term {term['number']} is also {ids[term['number']]}")
+            if term["start_lsn"] != lsn:
+                reasons.append(f"says it starts at LSN {term['start_lsn']}")
+            if reasons:
+                found.append(row_of("forked_lineage", lsn, node, "; ".join(reasons)))
+            before = term
+    return found
+
+
+def row_of(check: str, lsn: int | None, node: str | None, evidence: str) -> dict[str, Any]:
+    return {
+        "check": check,
+        "tube": None,
+        "task": None,
+        "lsn": lsn,
+        "node": node,
+        "evidence": evidence,
+    }
+
+
+def check_nodes(log: DataFrame, commit_lsn: int | None) -> DataFrame:
+    """Where two nodes hold the same LSN up to the commit LSN, they must hold the same record."""
+    parts = ("term_id", "time", "tube", "task_id", "operation", "state_to", "session", "payload")
+    rows = log.where("not rescue and operation != 'damaged'")
+    if commit_lsn is not None:
+        rows = rows.where(F.col("lsn") <= commit_lsn)
+    sums = rows.groupBy("node", "lsn").agg(
+        F.sum(F.xxhash64(*parts).cast("decimal(38,0)")).alias("sum"), F.count("*").alias("rows")
+    )
+    return (
+        sums.groupBy("lsn")
+        .agg(
+            F.count_distinct("sum", "rows").alias("kinds"),
+            F.collect_list(F.struct("node", "rows", "sum")).alias("nodes"),
+        )
+        .where("kinds > 1")
+        .select(*finding("nodes_differ", F.to_json("nodes")))
+    )
+
+
+def check_rescue(log: DataFrame) -> DataFrame:
+    """A record that a rewind cut off must not be in that node's log as well."""
+    cut = log.where("rescue").select("node", "lsn", "term_id").distinct()
+    kept = log.where("not rescue").select("node", "lsn", "term_id").distinct()
+    return cut.join(kept, ["node", "lsn", "term_id"]).select(
+        *finding("rescue_kept", F.concat(F.lit("term "), "term_id"), node=F.col("node"))
+    )
+
+
+def check_clients(log: DataFrame, clients: DataFrame) -> DataFrame:
+    """Puts that a client saw succeed (f = put, outcome = ok) and the log does not know."""
+    told = clients.where("f = 'put' and outcome = 'ok'").select(
+        "tube", F.col("task_id").alias("task"), "process"
+    )
+    known = log.where("operation = 'put'").select("tube", F.col("task_id").alias("task")).distinct()
+    return (
+        told.join(known, ["tube", "task"], "left_anti")
+        .withColumn("lsn", F.lit(None))
+        .select(
+            *finding(
+                "lost_put",
+                F.concat(F.lit("told to process "), F.col("process").cast("string")),
+                F.col("tube"),
+                F.col("task"),
+            )
+        )
+    )

@@ -1,0 +1,164 @@
+"""`tandemq pipeline ...`: each job as a command; the same file runs under spark-submit.
+
+Here: flags, the session, output, exit codes. Must not be here: what a job does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="pipeline",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Spark jobs over the log: history, report, audit, load, compact (extra `spark`).",
+)
+EXIT_VIOLATED, EXIT_USAGE = 1, 2
+
+Paths = Annotated[
+    list[str], typer.Argument(metavar="PATH...", help="Data directories and archives.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="Spark master; default local[*] or spark-submit's.")
+]
+Memory = Annotated[str, typer.Option("--memory", help="Memory of the driver.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def session(master: str | None, memory: str) -> Any:
+    """A Spark session, or exit code 2 with one line about what is missing."""
+    try:
+        from pipeline.session import build_session
+
+        return build_session(master, "tandemq pipeline", driver_memory=memory)
+    except ModuleNotFoundError as error:
+        fail(f"{error.name} is not installed: pip install 'tandemq[spark]'")
+    except RuntimeError as error:
+        fail(str(error))
+
+
+def fail(text: str, code: int = EXIT_USAGE) -> None:
+    print(f"error: {text}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def plain(error: Exception) -> str:
+    """The line that says what is wrong, out of a stack of two languages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in lines:
+        for name in ("StorageError: ", "ValueError: ", "TargetError: "):
+            if name in line:
+                return line.split(name, 1)[1]
+    return lines[0] if lines else type(error).__name__
+
+
+def run(master: str | None, memory: str, job: Any) -> Any:
+    """`job(spark)`; its failure is one line and exit code 1."""
+    spark = session(master, memory)
+    try:
+        return job(spark)
+    except Exception as error:
+        fail(plain(error), EXIT_VIOLATED)
+    finally:
+        spark.stop()
+
+
+def show(values: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(values))
+        return
+    for name, value in values.items():
+        print(f"{name.replace('_', ' '):16} {value}")
+
+
+@app.command()
+def history(
+    paths: Paths,
+    out: Annotated[str, typer.Option("--out", help="Folder of the tables.")],
+    master: Master = None,
+    memory: Memory = "2g",
+    as_json: AsJson = False,
+) -> None:
+    """Write one row per task and per delivery as Parquet; again: only what is new."""
+    from pipeline import history as job
+
+    show(run(master, memory, lambda spark: job.run(spark, paths, out)), as_json)
+
+
+@app.command()
+def compact(
+    paths: Paths,
+    archive: Annotated[str, typer.Option("--archive", help="Folder of the archive.")],
+    master: Master = None,
+    memory: Memory = "2g",
+    as_json: AsJson = False,
+) -> None:
+    """Copy sealed segments to a Parquet archive; again: only what is new."""
+    from pipeline import compact as job
+
+    show(run(master, memory, lambda spark: job.run(spark, paths, archive)), as_json)
+
+
+@app.command()
+def audit(
+    paths: Paths,
+    clients: Annotated[
+        str | None,
+        typer.Option("--clients", help="What clients were told: JSON lines or Parquet."),
+    ] = None,
+    commit_lsn: Annotated[
+        int | None, typer.Option("--commit-lsn", help="Nodes must be equal up to here.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", help="File for the offending rows, JSON lines.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Rows shown of each check.")] = 20,
+    master: Master = None,
+    memory: Memory = "2g",
+    as_json: AsJson = False,
+) -> None:
+    """Check that nothing was lost, doubled or out of order. Exit code 1 when a rule is broken."""
+    from pipeline import audit as job
+    from pipeline.events import read_log
+
+    def judge(spark: Any) -> Any:
+        log = read_log(spark, paths, job.columns(), rescue="true", mode="PERMISSIVE")
+        told = None
+        if clients is not None:
+            kind = "parquet" if clients.endswith(".parquet") or Path(clients).is_dir() else "json"
+            told = spark.read.format(kind).load(clients)
+        upto = commit_lsn if commit_lsn is not None else job.common_commit(paths)
+        return job.judge(log, told, upto, 1000)
+
+    verdict = run(master, memory, judge)
+    if rows is not None:
+        lines = [json.dumps(row, default=str) for row in verdict.rows]
+        Path(rows).write_text("".join(line + "\n" for line in lines))
+    if as_json:
+        shown = {"ok": verdict.ok, "counts": verdict.counts, "broken": verdict.broken}
+        print(json.dumps({**shown, "rows": verdict.rows}, default=str))
+    else:
+        show(verdict.counts, False)
+        told: dict[str, int] = {}
+        for row in verdict.rows:
+            told[row["check"]] = told.get(row["check"], 0) + 1
+            if told[row["check"]] <= limit:
+                place = f"tube {row['tube']} task {row['task']} lsn {row['lsn']}"
+                print(f"{row['check']}: {place}: {row['evidence']}")
+        print(verdict.text())
+    if not verdict.ok:
+        raise typer.Exit(EXIT_VIOLATED)
+
+
+def main() -> None:
+    """For spark-submit and `python -m pipeline`."""
+    app(prog_name="tandemq pipeline")
+
+
+if __name__ == "__main__":
+    main()

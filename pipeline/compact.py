@@ -1,0 +1,88 @@
+"""Compaction: sealed segments to a Parquet archive that `tandemq_log` reads like the log itself.
+
+An archive is a folder with a mark, and below it node=<uuid>/lsn=<first>-<last>/*.parquet. A part
+is written aside and renamed, so a reader sees all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pipeline.events import read_log
+from storage.segment import SegmentReader, segment_names
+from tandemq.spark.logs import (
+    ARCHIVE_MARK,
+    ARCHIVE_PART,
+    ARCHIVE_SPACES,
+    ArrowDisk,
+    Wanted,
+    meta_of,
+    node_name,
+    plan,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def archived_until(archive: Path) -> dict[str, int]:
+    """Last archived LSN of each node."""
+    found: dict[str, int] = {}
+    for path in archive.glob("node=*/lsn=*/*.parquet"):
+        match = ARCHIVE_PART.match(path.relative_to(archive).as_posix())
+        if match is not None:
+            found[match[1]] = max(found.get(match[1], 0), int(match[3]))
+    return found
+
+
+def sealed_until(path: str) -> tuple[str, int, int]:
+    """(node, first LSN of the log, last LSN of its newest sealed segment, 0 if none is sealed)."""
+    disk = ArrowDisk(path)
+    meta = meta_of(disk, disk.list())
+    names = segment_names(disk)  # type: ignore[arg-type]
+    first = last = 0
+    for name in names:
+        reader = SegmentReader(disk, name, meta)  # type: ignore[arg-type]
+        footer = reader.peek_footer()
+        first = first or reader.first_lsn
+        if footer is None:
+            break
+        last = footer.last_lsn
+    return node_name(meta.node), first, last
+
+
+def run(spark: SparkSession, paths: Sequence[str], archive: str) -> dict[str, Any]:
+    """Archive what is sealed and not yet archived, node by node. Counts and LSNs by directory.
+
+    Only sealed segments are taken: the newest one may still be cut by a rewind.
+    """
+    home = Path(archive)
+    home.mkdir(parents=True, exist_ok=True)
+    mark = home / ARCHIVE_MARK
+    if not mark.exists():
+        mark.write_text(json.dumps({"version": 1}) + "\n")
+    done: dict[str, Any] = {}
+    for path in paths:
+        node, first, last = sealed_until(path)
+        start = max(archived_until(home).get(node, 0) + 1, first)
+        if last < start:
+            done[path] = {"node": node, "records": 0, "to_lsn": start - 1}
+            continue
+        spaces = plan([str(home), path], Wanted(first_lsn=start, last_lsn=last))[-1].spaces
+        log = read_log(spark, [str(home), path], fromLsn=start, toLsn=last)
+        aside = home / f"_tmp-{uuid4().hex}"
+        log.write.option("compression", "zstd").parquet(str(aside))
+        target = home / f"node={node}" / f"lsn={start:020d}-{last:020d}"
+        target.parent.mkdir(exist_ok=True)
+        (target.parent / ARCHIVE_SPACES).write_text(json.dumps(spaces) + "\n")
+        os.replace(aside, target)
+        done[path] = {"node": node, "records": last - start + 1, "to_lsn": last}
+    for left in home.glob("_tmp-*"):
+        shutil.rmtree(left)
+    return done
