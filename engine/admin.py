@@ -48,6 +48,7 @@ METHODS_GRANTED = (
     "ack_many",
     "release_many",
     "info",
+    "finish",
 )
 MANAGE_METHODS = ("pause", "resume", "redrive")
 

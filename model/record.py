@@ -72,6 +72,7 @@ KIND_NAMES = {
     24: "release_many",
     25: "startup",
     26: "other",
+    27: "finish",
 }
 (
     KIND_PUT,
@@ -100,7 +101,8 @@ KIND_NAMES = {
     KIND_RELEASE_MANY,
     KIND_STARTUP,
     KIND_OTHER,
-) = range(1, 27)
+    KIND_FINISH,
+) = range(1, 28)
 
 Op = Sequence[Any]
 Record = tuple[int, int, bytes | None, list[Op]]

@@ -126,7 +126,7 @@ class Core:
 
     def _tube_changed(self, tube: Tube, appears: bool) -> None:
         table = calls.TubeCalls(tube, self.limits)
-        more = tube_calls.MoreCalls(self, tube)
+        more = tube_calls.MoreCalls(self, tube, table.check_payload)
         for method, handler in (*table.handlers(), *more.handlers()):
             name = f"queue.tube.{tube.name}:{method}"
             if appears:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments, attempts, pause
+from engine import arguments, attempts, finish, pause
 from engine.tube import Tube
+from model.errors import failure
 from node import requests
 from node.calls import Handler, argument, reply
 from wire.arguments import plain
+from wire.finish import split_finish
 from wire.replies import values_reply
 
 if TYPE_CHECKING:
@@ -23,12 +25,14 @@ READING = frozenset({"info"})
 class MoreCalls:
     """Handlers of one tube."""
 
-    def __init__(self, core: Core, tube: Tube) -> None:
+    def __init__(self, core: Core, tube: Tube, check_payload: Callable[[bytes], None]) -> None:
+        """`check_payload` raises for a payload that is too large or too deep."""
         self.core = core
         self.tube = tube
+        self.check_payload = check_payload
 
     def handlers(self) -> Iterator[tuple[str, Handler]]:
-        for name in ("info", "redrive", "pause", "resume"):
+        for name in ("info", "finish", "redrive", "pause", "resume"):
             yield name, getattr(self, name)
 
     def must_put(self, connection: Connection, name: str) -> None:
@@ -39,6 +43,22 @@ class MoreCalls:
 
     def info(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         return _map(ticket, attempts.info(self.tube, argument(plain(args), 0)))
+
+    def finish(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        task_id, wanted, opts = split_finish(args)
+        token = arguments.split_token(opts, "finish", only=True)[1]
+        puts: list[finish.Put] = []
+        for number, (name, data, options) in enumerate(wanted, 1):
+            if type(name) is not str:
+                raise failure(f"Invalid put {number} of finish: expected the name of a tube")
+            self.must_put(connection, name)
+            target = self.core.engine.tubes.get(name)
+            if target is None:
+                raise failure(f"Invalid put {number} of finish: tube {name} does not exist")
+            self.check_payload(data)
+            puts.append((target, data, options))
+        ids = finish.finish(self.tube, connection, task_id, puts, token)
+        return reply(ticket, ids)
 
     def redrive(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)

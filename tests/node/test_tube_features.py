@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from node.core import Limits
 from tests.node.harness import Everybody, node
 
 pytestmark = pytest.mark.asyncio
@@ -82,3 +83,32 @@ async def test_pause_and_resume_over_the_wire() -> None:
         assert (await wire.call("queue.statistics", "fifo"))[0]["paused"]["takes"]
         await wire.call("queue.tube.fifo:resume")
         assert (await worker.receive())[2][0x30] == [[0, "t", 1]]
+
+
+async def test_finish_over_the_wire() -> None:
+    async with node(Limits(payload_bytes_max=100)) as bench:
+        wire = await bench.dial()
+        finish = "queue.tube.fifo:finish"
+        await wire.call("queue.tube.fifo:put", "page")
+        ((_, _, _, token),) = await wire.call("queue.tube.fifo:take", 0, {"token": True})
+        puts = [["utube", {"url": "a"}, {"utube": "host"}], ["fifo", "b"]]
+        assert await wire.call(finish, 0, [["none", 1]]) == (
+            32,
+            "Invalid put 1 of finish: tube none does not exist",
+        )
+        assert (await wire.call(finish, 0, [["fifo", "x" * 101]]))[0] == 110
+        assert (await wire.call(finish, 0, [[1, "x"]]))[0] == 32
+        assert (await wire.call(finish, 0, puts, {"token": token - 1}))[1] == "Task was not taken"
+        assert await wire.call(finish, 0, puts, {"token": token}) == [[0, 1]]
+        assert await wire.call("queue.tube.utube:peek", 0) == [[0, "r", {"url": "a"}]]
+        assert await wire.call("queue.tube.fifo:take", 0) == [[1, "t", "b"]]
+
+        class Worker(Everybody):
+            def may(self, user: str, call: str) -> bool:
+                return call.startswith("queue.tube.fifo:")
+
+        bench.core.accounts = Worker()
+        bench.core.forget_tables()
+        code, text = await wire.call(finish, 1, [["utube", 1]])
+        assert (code, "'queue.tube.utube:put'" in text) == (42, True)
+        assert await wire.call(finish, 1) == [[]]

@@ -304,6 +304,30 @@ class Model:
         tube.calls["delete"] += 1
         return self._remove(tube, task)
 
+    def finish(
+        self, conn: Connection, tube: Tube, task_id: int, puts: list[tuple[Tube, bytes, Any]]
+    ) -> list[int]:
+        task = tube.owned(conn, task_id)
+        for target, _, _ in puts:
+            self._may_put(target)
+        del tube.tasks[task_id]
+        for target in dict.fromkeys(put[0] for put in puts):
+            new = {
+                opts.get("key", n): len(data)
+                for n, (into, data, opts) in enumerate(puts)
+                if into is target and self._known(target, opts) is None
+            }
+            if not target.fits(len(new), sum(new.values())):
+                tube.tasks[task_id] = task
+                raise Refused(f"No room for {len(new)} tasks")
+        tube.done += 1
+        tube.calls["ack"] += 1
+        ids = []
+        for target, data, opts in puts:
+            known = self._known(target, opts)
+            ids.append(self._insert(target, data, opts).id if known is None else known)
+        return ids
+
     def _release(
         self, tube: Tube, task: Task, delay: float | None = None
     ) -> tuple[int, str, bytes]:

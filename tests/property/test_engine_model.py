@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engine import batches, pause
 from engine.clients import EMPTY, NIL, PENDING
+from engine.finish import finish
 from engine.tube import Tube
 from model.errors import QueueError, failure
 
@@ -241,6 +242,21 @@ class EngineAgainstModel(RuleBasedStateMachine):
         tube, simple = self.tube(name)
         real = getattr(tube, method)
         self.agree((real, self.pairs[0][0]), (getattr(self.model, method), simple))
+
+    @rule(
+        who=workers,
+        name=tubes,
+        which=tasks,
+        puts=st.lists(st.tuples(tubes, options, keys), max_size=3),
+    )
+    def finish(self, who: int, name: int, which: int, puts: list[tuple[Any, ...]]) -> None:
+        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        task_id = self.task(name, which)
+        both = [(self.tube(into), b"next", opts | key) for into, opts, key in puts]
+        self.agree(
+            (finish, tube, worker, task_id, [(into[0], *rest) for into, *rest in both]),
+            (self.model.finish, conn, simple, task_id, [(into[1], *rest) for into, *rest in both]),
+        )
 
     @rule(name=tubes, what=st.sampled_from([None, "puts", "takes"]), often=st.integers(0, 4))
     def pause(self, name: int, what: str | None, often: int) -> None:
