@@ -18,10 +18,10 @@ ARGS ?=
 CYCLES ?= 1000
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash run bench fmt docs tools clean
+.PHONY: help setup test lint unit crash run bench fmt docs screenshots tools clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.product ## build .venv with all that the product needs
 
@@ -40,6 +40,9 @@ fmt: $(VENV)/.test ## format the code and fix what can be fixed
 docs: setup ## write docs/configuration.md from the configuration's schema
 	@$(BIN)/tandemq config schema --format markdown > docs/configuration.md.new
 	@mv docs/configuration.md.new docs/configuration.md
+
+screenshots: $(VENV)/.test tools ## take the pictures of the console in docs/img anew
+	@$(BIN)/python -m tests.console.screenshots
 
 lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from node.admin.backend import Backend, NodeStatus
 from node.admin.bodies import NOTHING, READ_ONLY, SWITCHOVER, read_body
+from node.admin.console_files import ConsoleFiles
 from node.admin.inventory_handlers import InventoryHandlers
 from node.admin.openapi import document
 from node.admin.operations import Operation, Operations
@@ -50,6 +51,7 @@ class Handlers:
             web.post("/v1/solo", self.solo),
             web.post("/v1/snapshot", self.snapshot),
             *self.inventory.routes(),
+            *ConsoleFiles().routes(),
             web.get("/v1/events", self.streams.serve, allow_head=False),
             web.get("/metrics", self.metrics),
             web.get("/openapi.json", self.openapi),

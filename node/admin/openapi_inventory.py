@@ -117,6 +117,7 @@ def paths() -> Json:
         _limit(50),
     )
     return {
+        **_console(),
         "/v1/tubes": _page(
             "tubes",
             "Tubes by name: counts, rates, ages.",
@@ -164,3 +165,22 @@ def _change_tasks() -> Json:
             **problems_of(CHANGE),
         },
     }
+
+
+def _console() -> Json:
+    anyone: Json = {"security": [{}]}
+    page = get_item(
+        "console", "The web console.", {"text/html": {"schema": {"type": "string"}}}, **anyone
+    )
+    media = ("text/html", "text/javascript", "text/css", "image/svg+xml")
+    name = {"name": "file", "in": "path", "required": True, "schema": {"type": "string"}}
+    file = get_item(
+        "consoleFile",
+        "What the web console loads.",
+        {one: {"schema": {"type": "string"}} for one in media},
+        parameters=[name],
+        **anyone,
+    )
+    file["get"]["responses"].update(problems_of((404,)))
+    file["head"]["responses"]["404"] = {"description": "As for GET, without a body."}
+    return {"/": page, "/console/{file}": file}

@@ -20,7 +20,9 @@ from node.config.units import is_loopback
 
 #: Answered to anybody: load balancers have no token, and the document is public.
 PROBES = ("/primary", "/replica", "/health", "/liveness", "/readiness")
-OPEN = frozenset((*PROBES, "/openapi.json"))
+#: Answered without the token: they tell nothing of what is in the node.
+OPEN = frozenset((*PROBES, "/openapi.json", "/"))
+OPEN_PREFIX = "/console/"
 SAFE_METHODS = frozenset(("GET", "HEAD"))
 TOKEN_MIN = 16
 _WILDCARDS = ("0.0.0.0", "::")
@@ -100,7 +102,7 @@ class Gate:
     def check_caller(self, request: web.Request) -> None:
         """401, 403: whether this caller is answered at all."""
         self._check_host(request)
-        if self._token is not None and request.path not in OPEN:
+        if self._token is not None and not _is_open(request.path):
             self._check_token(request)
 
     def check_change(self, request: web.Request) -> None:
@@ -131,6 +133,10 @@ class Gate:
         if not hmac.compare_digest(_digest(token.strip()), self._token):
             challenge = {"WWW-Authenticate": f'{_REALM}, error="invalid_token"'}
             raise Problem("unauthorized", "this is not the node's token", None, challenge)
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or path.startswith(OPEN_PREFIX)
 
 
 def _digest(token: str) -> bytes:

