@@ -16,9 +16,10 @@ BIN := $(VENV)/bin
 # Further words for a command: make run ARGS="--limit 1000"
 ARGS ?=
 CYCLES ?= 1000
+CHAOS_SEEDS ?= 1
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash run bench fmt docs screenshots tools clean
+.PHONY: help setup test lint unit crash chaos soak run bench fmt docs screenshots tools clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +56,13 @@ unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
 
 crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another number)
 	@KILL9_CYCLES=$(CYCLES) $(BIN)/python -m pytest -s -q tests/crash
+
+chaos: $(VENV)/.test tools ## two nodes behind proxies, every story, CHAOS_SEEDS times each (ARGS="-k words")
+	@CHAOS=all CHAOS_SEEDS=$(CHAOS_SEEDS) $(BIN)/python -m pytest -q tests/chaos $(ARGS)
+
+soak: $(VENV)/.test tools ## every chaos story again and again, an hour or so (CHAOS_SEEDS=N for another number)
+	@CHAOS=all CHAOS_SEEDS=$(if $(filter-out 1,$(CHAOS_SEEDS)),$(CHAOS_SEEDS),10) \
+		$(BIN)/python -m pytest -q tests/chaos $(ARGS)
 
 tools: $(VENV)/.test ## what tests need beyond Python packages
 	@if [ -f $(TOOLS_SCRIPT) ]; then bash $(TOOLS_SCRIPT); fi

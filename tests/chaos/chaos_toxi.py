@@ -73,6 +73,7 @@ class Link:
     """One proxy. Streams: upstream is what the one who dials sends, downstream what it gets."""
 
     def __init__(self, server: Server, name: str, upstream: int) -> None:
+        self.server = server
         self.name = name
         self.proxy = server.client.create(f"127.0.0.1:{upstream}", name, "127.0.0.1:0")
         self.port = int(self.read()["listen"].rpartition(":")[2])
@@ -116,21 +117,25 @@ class Link:
         raise ToxiproxyError(f"{self.name}: no toxic {name}")
 
     def release(self, name: str) -> None:
-        """Take a toxic away from live connections: what it held back arrives."""
+        """Take a toxic away from live connections: what it held back arrives. Both ends must
+        still want it; see `heal` for connections they may have given up.
+        """
         _ask("DELETE", f"/proxies/{self.name}/toxics/{name}")
         if any(toxic["name"] == name for toxic in self.read()["toxics"]):
             raise ToxiproxyError(f"{self.name}: {name} is still there")
 
     def heal(self) -> None:
-        """No toxics, enabled. Toxics go while the proxy is down: taking them away from under
-        load may hang the server behind a reader that does not read.
+        """No toxics, enabled. A proxy that had any is made anew on its port: to take them away from
+        connections that are half dead hangs the server for good, even while the proxy is down.
         """
         before = self.read()
         if before["toxics"]:
-            self._set_enabled(False)
-            for toxic in before["toxics"]:
-                self.release(toxic["name"])
-        if before["toxics"] or not before["enabled"]:
+            self.proxy.destroy()
+            self.proxy = self.server.client.create(before["upstream"], self.name, before["listen"])
+            after = self.read()
+            if after["toxics"] or after["listen"] != before["listen"] or not after["enabled"]:
+                raise ToxiproxyError(f"{self.name}: made anew, it is {after}")
+        elif not before["enabled"]:
             self._set_enabled(True)
 
 

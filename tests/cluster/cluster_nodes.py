@@ -50,6 +50,8 @@ class Member:
         self.name = name
         self.port = port
         self.admin_port = admin
+        #: Where `ask` asks; another one when a proxy stands before the admin port.
+        self.ask_port = admin
         self.data = home / name
         self.log = home / f"{name}.log"
         self.peers = peers
@@ -101,7 +103,7 @@ class Member:
 
     def ask(self, path: str, body: Any = None, timeout: float = 30.0) -> tuple[int, Any]:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.admin_port}{path}",
+            f"http://127.0.0.1:{self.ask_port}{path}",
             None if body is None else json.dumps(body).encode(),
             {"Content-Type": "application/json"},
             method="GET" if body is None else "PUT" if "read_only" in path else "POST",

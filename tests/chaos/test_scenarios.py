@@ -1,0 +1,68 @@
+"""Every story of chaos_scenarios on real processes, judged at its end.
+
+`make test` runs the short ones once; `make chaos` all of them, CHAOS_SEEDS times each. A failure
+prints the plan as it unfolded and the command that replays it. Timing is the machine's own, so a
+replay repeats the plan, not every interleaving. A red run is not run again until green: it becomes
+a test of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+from chaos_cluster import Cluster
+from chaos_scenarios import SCENARIOS, Scenario, lacks
+from chaos_toxi import serving
+
+ALL = os.environ.get("CHAOS") == "all"
+ROUNDS = int(os.environ.get("CHAOS_SEEDS", "1"))
+CHOSEN = [
+    pytest.param(name, number, id=name if ROUNDS == 1 else f"{name}-{number}")
+    for number in range(ROUNDS)
+    for name, one in SCENARIOS.items()
+    if ALL or one.short
+]
+
+
+async def run(home: Path, seed: int, scenario: Scenario) -> None:
+    with serving(home) as server:
+        cluster = Cluster(home, server, seed, *scenario.flags)
+        try:
+            await cluster.start()
+            cluster.load.start()
+            await cluster.served()
+            await scenario.story(cluster)
+            await cluster.finish()
+        except BaseException:
+            cluster.load.history.write(home / "history.jsonl")
+            for member in cluster.nodes.values():
+                print(f"--- last lines of {member.name}\n" + member.text()[-3000:])
+            print(f"history: {home / 'history.jsonl'}")
+            for job in cluster.load.jobs:
+                job.cancel()
+            raise
+        finally:
+            cluster.clean_up()
+
+
+@pytest.fixture
+def chaos_seed(request: pytest.FixtureRequest, name: str) -> int:
+    """`--seed` wins, then TEST_SEED; otherwise chance."""
+    given = request.config.getoption("--seed") or os.environ.get("TEST_SEED")
+    seed = random.SystemRandom().randrange(1 << 32) if given is None else int(given)
+    print(f"replay: make chaos ARGS=\"-k 'test_scenario and {name}' --seed {seed}\"")
+    return seed
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("name", "number"), CHOSEN)
+def test_scenario(tmp_path: Path, name: str, number: int, chaos_seed: int) -> None:
+    if reason := lacks(name):
+        pytest.skip(f"{name}: {reason}")
+    asyncio.run(run(tmp_path, chaos_seed, SCENARIOS[name]))
