@@ -49,8 +49,9 @@ METHODS_GRANTED = (
     "release_many",
     "info",
     "finish",
+    "list",
 )
-MANAGE_METHODS = ("pause", "resume", "redrive")
+MANAGE_METHODS = ("pause", "resume", "redrive", "bulk")
 
 
 def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
@@ -234,7 +235,7 @@ def grant(engine: Engine, tube: Tube, user: Any, args: Any) -> None:
     if args.get("truncate"):
         calls.append(f"{prefix}.{tube.name}:truncate")
     if args.get("manage"):
-        calls += [f"{prefix}.{tube.name}:{method}" for method in ("info", *MANAGE_METHODS)]
+        calls += [f"{prefix}.{tube.name}:{method}" for method in ("info", "list", *MANAGE_METHODS)]
     for call in calls:
         if (user, call) not in engine.grants.rows:
             engine.grants.insert((user, call))

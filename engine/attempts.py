@@ -23,6 +23,7 @@ from engine.notes import (
 )
 from model.errors import failure
 from model.record import KIND_OTHER
+from model.task import DELAYED
 from spaces.space import Row
 
 if TYPE_CHECKING:
@@ -126,13 +127,16 @@ def _give_up(tube: Tube, task_id: int, attempts: int, reason: str) -> Row:
 def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     """A task leaves one tube and enters another (inside the transaction): (new row, last row).
 
-    It takes along payload, priority and sub-queue; ttl and ttr are those of its new tube. There
-    is always room for it: a task must not be lost because of where it is to go.
+    It takes along payload, priority, sub-queue and what is left of a delay; ttl and ttr are those
+    of its new tube. There is always room for it, unless the caller looked: a task must not be lost
+    because of where it is to go.
     """
     engine = tube.engine
     old = tube.space.rows[task_id]
     names = [name for name, _ in tube.space.format]
     opts = {name: old[names.index(name)] for name in _CARRIED if name in names}
+    if old[1] == DELAYED and "next_event" in names:
+        opts["delay"] = max(0, old[names.index("next_event")] - engine.now) / 1_000_000
     row = target.inner.put(tube.shown(old)[-1], opts or None, engine.now)
     done = tube.driver.delete(task_id, engine.now)
     tube.notebook.forget(tube.id, task_id)

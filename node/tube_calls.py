@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments, attempts, finish, pause
+from engine import arguments, attempts, finish, listing, pause
 from engine.tube import Tube
 from model.errors import failure
 from node import requests
-from node.calls import Handler, argument, reply
+from node.calls import Handler, argument, reply, visible
 from wire.arguments import plain
 from wire.finish import split_finish
 from wire.replies import values_reply
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from node.core import Core
 
 #: Those that a node which is not RUNNING answers from its own copy.
-READING = frozenset({"info"})
+READING = frozenset({"info", "list"})
 
 
 class MoreCalls:
@@ -32,7 +32,7 @@ class MoreCalls:
         self.check_payload = check_payload
 
     def handlers(self) -> Iterator[tuple[str, Handler]]:
-        for name in ("info", "finish", "redrive", "pause", "resume"):
+        for name in ("info", "list", "finish", "redrive", "pause", "resume", "bulk"):
             yield name, getattr(self, name)
 
     def must_put(self, connection: Connection, name: str) -> None:
@@ -71,6 +71,21 @@ class MoreCalls:
             lambda name: self.must_put(connection, name),
         )
         return reply(ticket, moved)
+
+    def list(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        rows, cursor = listing.page(self.tube, argument(plain(args), 0))
+        return _map(ticket, {"tasks": [visible(row) for row in rows], "cursor": cursor})
+
+    def bulk(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        values = plain(args)
+        found = listing.bulk(
+            self.tube,
+            connection,
+            argument(values, 0),
+            argument(values, 1),
+            lambda name: self.must_put(connection, name),
+        )
+        return _map(ticket, found)
 
     def pause(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         what = argument(plain(args), 0)

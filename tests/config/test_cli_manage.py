@@ -38,3 +38,23 @@ def test_redrive(run: Run) -> None:
     assert run("peek", "work", "1")[0] == 0
     code, _, err = run("redrive", "letters", "--to", "nowhere")
     assert (code, err) == (0, "")
+
+
+def test_list_and_bulk(run: Run) -> None:
+    run("create", "many", "utubettl")
+    run("put", "many", "a", "b", "c", "--utube", "u")
+    run("put", "many", "d")
+    run("bury", "many", "1")
+    lines = [line.split() for line in run("list", "many", "--state", "buried")[1].splitlines()]
+    assert ["1", "buried", "b"] in lines
+    code, out, _ = run("list", "many", "--utube", "u", "--limit", "2", "--json")
+    assert [json.loads(line)["data"] for line in out.splitlines()] == ["a", "b"]
+    assert run("list", "many", "--older-than", "1h")[0] == 4
+    assert run("bulk", "delete", "many", "--dry-run")[1] == "many: 4 to delete\n"
+    assert run("bulk", "kick", "many", "--utube", "u")[1] == "many: kick 1\n"
+    assert run("bulk", "delete", "many", "--limit", "3", "--json")[0] == 0
+    code, _, err = run("bulk", "move", "many", "--to", "nowhere")
+    assert (code, "Invalid value of to: nowhere" in err) == (1, True)
+    run("create", "elsewhere", "fifo")
+    assert run("bulk", "move", "many", "--to", "elsewhere")[1] == "many: move 1\n"
+    assert run("peek", "elsewhere", "0")[0] == 0

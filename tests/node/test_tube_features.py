@@ -112,3 +112,20 @@ async def test_finish_over_the_wire() -> None:
         code, text = await wire.call(finish, 1, [["utube", 1]])
         assert (code, "'queue.tube.utube:put'" in text) == (42, True)
         assert await wire.call(finish, 1) == [[]]
+
+
+async def test_list_and_bulk_over_the_wire() -> None:
+    async with node() as bench:
+        wire = await bench.dial()
+        await wire.call("queue.tube.utube:put_many", [[{"n": n}] for n in range(3)])
+        (found,) = await wire.call("queue.tube.utube:list", {"limit": 2})
+        assert found == {"tasks": [[0, "r", {"n": 0}], [1, "r", {"n": 1}]], "cursor": 1}
+        (found,) = await wire.call("queue.tube.utube:list", {"limit": 2, "after": 1})
+        assert found == {"tasks": [[2, "r", {"n": 2}]], "cursor": None}
+        dry = {"dry_run": True, "state": "ready"}
+        assert await wire.call("queue.tube.utube:bulk", "delete", dry) == [
+            {"count": 3, "cursor": None}
+        ]
+        moved = await wire.call("queue.tube.utube:bulk", "move", {"to": "fifo", "limit": 2})
+        assert moved == [{"count": 2, "cursor": 1}]
+        assert await wire.call("queue.tube.fifo:peek", 1) == [[1, "r", {"n": 1}]]

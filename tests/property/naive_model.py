@@ -328,6 +328,44 @@ class Model:
             ids.append(self._insert(target, data, opts).id if known is None else known)
         return ids
 
+    def matching(self, tube: Tube, wanted: dict[str, Any]) -> list[Task]:
+        states = {"ready": "r", "taken": "t", "buried": "!", "delayed": "~"}
+        return [
+            task
+            for _, task in sorted(tube.tasks.items())
+            if wanted.get("state") is None or task.status == states[wanted["state"]]
+            if wanted.get("utube") is None or task.utube == wanted["utube"]
+            if wanted.get("older_than") is None
+            or task.created <= self.now - wanted["older_than"] * SECOND
+        ]
+
+    def bulk(self, tube: Tube, action: str, wanted: dict[str, Any], to: Tube | None) -> int:
+        if action == "kick":
+            wanted = {"state": "buried"} | wanted
+        tasks = self.matching(tube, wanted)
+        if wanted.get("state") is None:
+            tasks = [task for task in tasks if task.status != "t"]
+        tasks = tasks[:2]
+        if to is not None and tasks and not to.fits(len(tasks), sum(len(t.data) for t in tasks)):
+            raise Refused("No room for")
+        for task in tasks:
+            if action == "kick":
+                if task.status == "~":
+                    task.next_event = task.created + task.ttl
+                else:
+                    task.attempts = 0
+                task.status = "r"
+                tube.calls["kick"] += 1
+                continue
+            if to is not None:
+                carried: dict[str, Any] = {"pri": task.pri} if tube.ttl else {}
+                if task.status == "~":
+                    carried["delay"] = max(0, task.next_event - self.now) / SECOND
+                self._insert(to, task.data, carried | ({"utube": task.utube} if tube.sub else {}))
+            self._remove(tube, task)
+            tube.calls["delete"] += 1
+        return len(tasks)
+
     def _release(
         self, tube: Tube, task: Task, delay: float | None = None
     ) -> tuple[int, str, bytes]:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine import batches, pause
+from engine import batches, listing, pause
 from engine.clients import EMPTY, NIL, PENDING
 from engine.finish import finish
 from engine.tube import Tube
@@ -257,6 +257,49 @@ class EngineAgainstModel(RuleBasedStateMachine):
             (finish, tube, worker, task_id, [(into[0], *rest) for into, *rest in both]),
             (self.model.finish, conn, simple, task_id, [(into[1], *rest) for into, *rest in both]),
         )
+
+    @rule(
+        name=tubes,
+        to=tubes,
+        action=st.sampled_from(["list", "list", "kick", "delete", "move"]),
+        wanted=st.fixed_dictionaries(
+            {},
+            optional={
+                "state": st.sampled_from([None, "ready", "taken", "buried", "delayed"]),
+                "utube": st.sampled_from(["a", "1"]),
+                "older_than": st.sampled_from([0, 1, 2.5]),
+            },
+        ),
+    )
+    def bulk(self, name: int, to: int, action: str, wanted: dict[str, Any]) -> None:
+        (tube, simple), (target, simply) = self.tube(name), self.tube(to)
+        if not simple.sub:
+            wanted.pop("utube", None)
+        if not simple.ttl:
+            wanted.pop("older_than", None)
+        if action == "list":
+            found, cursor = listing.page(tube, wanted)
+            assert cursor is None
+            expected = [task.shown() for task in self.model.matching(simple, wanted)]
+            assert [plain(row) for row in found] == expected
+            return
+        moves = action == "move"
+        state = wanted.get("state")
+        if (action == "kick" and state in ("ready", "taken")) or (moves and state == "taken"):
+            del wanted["state"]
+        if (action == "kick" and state == "delayed" and not simple.ttl) or (moves and to == name):
+            return
+        if moves and tube is target:
+            return
+        given = wanted | {"limit": 2} | ({"to": target.name} if moves else {})
+        worker = self.pairs[0][0]
+
+        def count() -> int:
+            counted: int = listing.bulk(tube, worker, action, given, lambda _name: None)["count"]
+            return counted
+
+        simple_call = (self.model.bulk, simple, action, wanted, simply if moves else None)
+        self.agree((count,), simple_call)
 
     @rule(name=tubes, what=st.sampled_from([None, "puts", "takes"]), often=st.integers(0, 4))
     def pause(self, name: int, what: str | None, often: int) -> None:
