@@ -341,7 +341,7 @@ class Model:
 
     def bulk(self, tube: Tube, action: str, wanted: dict[str, Any], to: Tube | None) -> int:
         if action == "kick":
-            wanted = {"state": "buried"} | wanted
+            wanted = wanted | {"state": wanted.get("state") or "buried"}
         tasks = self.matching(tube, wanted)
         if wanted.get("state") is None:
             tasks = [task for task in tasks if task.status != "t"]
