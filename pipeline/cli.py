@@ -155,6 +155,72 @@ def audit(
         raise typer.Exit(EXIT_VIOLATED)
 
 
+@app.command()
+def report(
+    paths: Paths,
+    out: Annotated[str, typer.Option("--out", help="Folder of the page and the tables.")],
+    field: Annotated[
+        str | None, typer.Option("--key", help="Field of the payload to group failures by.")
+    ] = None,
+    master: Master = None,
+    memory: Memory = "2g",
+    as_json: AsJson = False,
+) -> None:
+    """Write an HTML page with charts, and its tables as Parquet and CSV."""
+    from pipeline import report as job
+
+    show(run(master, memory, lambda spark: job.run(spark, paths, out, field)), as_json)
+
+
+@app.command()
+def load(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Parquet, CSV or JSON lines.")],
+    servers: Annotated[str, typer.Option("--servers", help="host:port,host:port")],
+    tube: Annotated[str, typer.Option("--tube", help="The tube; it must be there.")],
+    kind: Annotated[str | None, typer.Option("--format", help="Spark's name of it.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="OPTION=COLUMN", help="key, utube, pri, ttl, ttr, delay."),
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option("--payload", help="Columns of the payload, commas between.")
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", help="Name of the load; the same one resumes it.")
+    ] = None,
+    rejects: Annotated[
+        str | None, typer.Option("--rejects", help="Folder for refused rows and the reasons.")
+    ] = None,
+    timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds to wait.")] = 60,
+    user: Annotated[str | None, typer.Option("--user")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Put nothing; show some rows.")] = False,
+    master: Master = None,
+    memory: Memory = "2g",
+    as_json: AsJson = False,
+) -> None:
+    """Put the rows of a file as tasks, each once, however often it is tried."""
+    from pipeline import load as work
+
+    pairs = [text.partition("=") for text in option or []]
+    sink = {"timeout": str(timeout)}
+    sink |= {"rejects": rejects} if rejects else {}
+    sink |= {"user": user} if user else {}
+
+    def put(spark: Any) -> dict[str, Any]:
+        names = [name.strip() for name in payload.split(",")] if payload else None
+        rows = work.mapped(
+            work.read(spark, source, kind), {name: column for name, _, column in pairs}, names
+        )
+        name = job or work.job_of(source, tube)
+        return work.run(spark, rows, servers, tube, name, sink, dry, told)
+
+    def told(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{done} of {total} partitions", end="", file=sys.stderr)
+
+    show(run(master, memory, put), as_json)
+
+
 def main() -> None:
     """For spark-submit and `python -m pipeline`."""
     app(prog_name="tandemq pipeline")

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def register(spark: SparkSession) -> None:
     """Make the formats known to `spark` and let filters reach them. Again does no harm."""
+    from tandemq.spark.sink import TandemTube
     from tandemq.spark.source import TandemLog
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TandemLog)
+    spark.dataSource.register(TandemTube)

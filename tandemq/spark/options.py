@@ -38,6 +38,8 @@ LOG_OPTIONS = (
     Option("startingLsn", "earliest", "streams: earliest, latest or the first LSN"),
 )
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+#: Set by streaming queries for Spark itself, and handed to the source or sink as well.
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 FLAGS = {"true": True, "false": False}
 
 
@@ -46,6 +48,8 @@ def parse(format_name: str, known: tuple[Option, ...], given: Mapping[str, str])
     by_lower = {option.name.lower(): option for option in known}
     values: dict[str, Any] = {option.name: option.default for option in known}
     for name, value in given.items():
+        if name.lower() in SPARKS_OWN:
+            continue
         option = by_lower.get(name.lower())
         if option is None:
             names = ", ".join(option.name for option in known)

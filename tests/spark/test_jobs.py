@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from benchmarks.logmaker import START_US, LogMaker, fill
 from engine.tube import Tube
 from model import record as rec
-from pipeline import audit, checks, compact, history
+from pipeline import audit, checks, compact, history, report
 from pipeline.events import NEEDED, events, one_lineage, read_log
 
 
@@ -201,6 +201,37 @@ def test_nodes_that_differ_are_told_apart(spark: Any, tmp_path: Path) -> None:
     ) + sum(counts[name] for name in ("buried", "taken", "other"))
     found = judged(spark, tmp_path / "a", tmp_path / "c")
     assert found.broken == {"nodes_differ": 1}
+
+
+def test_report_is_one_page_with_the_numbers(spark: Any, maker: LogMaker, tmp_path: Path) -> None:
+    tube = maker.tube("q")
+    worker = maker.clients[1]
+    for number in range(20):
+        maker.put(tube, {"kind": "odd" if number % 2 else "even"})
+        maker.turn(600_000_000)
+    for number in range(10):
+        task = maker.take(tube)
+        maker.turn(1_000_000)
+        if number % 2:
+            tube.bury(worker, task)
+        else:
+            tube.ack(worker, task)
+        maker.turn(1_000_000)
+    maker.close()
+    counts = report.run(spark, [str(maker.directory)], str(tmp_path / "out"), "kind")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") == 5
+    assert "src=" not in page
+    assert "<link" not in page
+    rates = pq.read_table(tmp_path / "out" / "throughput.parquet").to_pandas()
+    assert rates["puts"].sum() == 20
+    assert rates["takes"].sum() == 10
+    assert rates["run_p50_ms"].max() == 1000
+    stock = pq.read_table(tmp_path / "out" / "backlog.parquet").to_pandas()
+    assert list(stock["backlog"]) == [6, 12, 18, 15]
+    failing = pq.read_table(tmp_path / "out" / "failing.parquet").to_pylist()
+    assert failing == [{"tube": "q", "key": "odd", "failures": 5, "tasks": 5}]
+    assert counts["workers"] == 1
 
 
 def test_an_archive_and_the_live_log_read_as_one(

@@ -1,0 +1,197 @@
+"""Putting rows into a cluster: finds the writable node, keeps frames in flight, follows a switch.
+
+One connection, frames in order, each answered before it is forgotten. What was in flight when the
+node went is sent again, in order, to whoever is writable next; keys keep the server from storing
+it twice. No Spark here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import asynctnt
+from asynctnt.exceptions import ErrorCode, TarantoolDatabaseError, TarantoolError
+
+#: [[payload, options], ...] of one put_many.
+Frame = list[list[Any]]
+PROBE_SECONDS = 5.0
+PAUSE_SECONDS = 0.2
+
+
+class TargetError(Exception):
+    """The cluster cannot take the rows; the text says why and how many it has taken."""
+
+
+@dataclass
+class Put:
+    """What came of a partition: tasks the cluster has, rows it refused with the reason."""
+
+    stored: int = 0
+    refused: list[tuple[list[Any], str]] = field(default_factory=list)
+    resent: int = 0
+
+
+def addresses(text: str) -> list[tuple[str, int]]:
+    """Servers out of `host:port,host:port`. Raises `ValueError`."""
+    found = []
+    for part in text.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or not host or not port.isdigit():
+            raise ValueError(f"servers are host:port with commas between, not {part.strip()!r}")
+        found.append((host, int(port)))
+    return found
+
+
+class Target:
+    """One writer's way to the cluster."""
+
+    def __init__(
+        self,
+        servers: list[tuple[str, int]],
+        tube: str,
+        user: str | None = None,
+        password: str | None = None,
+        timeout_s: float = 60.0,
+        window: int = 8,
+    ) -> None:
+        self.servers = servers
+        self.tube = tube
+        self.login = {"username": user, "password": password}
+        self.timeout_s = timeout_s
+        self.window = window
+        self.connection: asynctnt.Connection | None = None
+        self.failure = "no server answered"
+
+    async def connect(self) -> asynctnt.Connection:
+        """A connection to the node that is RUNNING. Raises `TargetError` after the timeout."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            for host, port in self.servers:
+                found = await self._try(host, port)
+                if found is not None:
+                    self.connection = found
+                    return found
+            if time.monotonic() > deadline:
+                names = ", ".join(f"{host}:{port}" for host, port in self.servers)
+                raise TargetError(
+                    f"no writable node among {names} for {self.timeout_s:g} s ({self.failure})"
+                )
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _try(self, host: str, port: int) -> asynctnt.Connection | None:
+        connection = asynctnt.Connection(
+            host=host,
+            port=port,
+            fetch_schema=False,
+            auto_refetch_schema=False,
+            reconnect_timeout=0,
+            connect_timeout=PROBE_SECONDS,
+            request_timeout=self.timeout_s,
+            **self.login,
+        )
+        try:
+            await connection.connect()
+            state = await connection.call("queue.state", [], timeout=PROBE_SECONDS)
+        except TarantoolDatabaseError as error:
+            if error.code in (ErrorCode.ER_ACCESS_DENIED, ErrorCode.ER_PASSWORD_MISMATCH):
+                raise TargetError(f"{host}:{port}: {error.message}") from error
+            self.failure = f"{host}:{port}: {error.message}"
+        except (TimeoutError, OSError, TarantoolError) as error:
+            self.failure = f"{host}:{port}: {error or type(error).__name__}"
+        else:
+            if state.body and state.body[0] == "RUNNING":
+                return connection
+            self.failure = f"{host}:{port} is {state.body[0] if state.body else 'unknown'}"
+        await self._close(connection)
+        return None
+
+    async def _close(self, connection: asynctnt.Connection | None) -> None:
+        if connection is not None:
+            try:
+                await connection.disconnect()
+            except (OSError, TarantoolError):
+                return
+
+    async def put_all(self, frames: Iterable[Frame], told: Callable[[int], None]) -> Put:
+        """Put every frame; `told` hears the number of tasks after each. Raises `TargetError`."""
+        done = Put()
+        waiting: deque[tuple[Frame, asyncio.Future[Any]]] = deque()
+        try:
+            await self.connect()
+            for frame in frames:
+                waiting.append((frame, self._send(frame)))
+                if len(waiting) >= self.window:
+                    await self._settle(waiting, done)
+                    told(done.stored)
+            while waiting:
+                await self._settle(waiting, done)
+                told(done.stored)
+        except TargetError as error:
+            text = f"{error}; {done.stored} rows of this partition are stored"
+            raise TargetError(text) from error
+        finally:
+            for _, answer in waiting:
+                answer.cancel()
+            await asyncio.gather(*(answer for _, answer in waiting), return_exceptions=True)
+            await self._close(self.connection)
+        return done
+
+    def _send(self, frame: Frame) -> asyncio.Future[Any]:
+        assert self.connection is not None
+        call = self.connection.call(f"queue.tube.{self.tube}:put_many", [frame])
+        return asyncio.ensure_future(call)
+
+    async def _settle(self, waiting: deque[tuple[Frame, asyncio.Future[Any]]], done: Put) -> None:
+        """Wait for the oldest frame; send all again where the node went away under it."""
+        while True:
+            frame, answer = waiting[0]
+            try:
+                await answer
+                done.stored += len(frame)
+            except TarantoolDatabaseError as error:
+                if error.code != ErrorCode.ER_READONLY:
+                    await self._refused(waiting, done, error)
+                    return
+                self.failure = error.message
+                await self._resend(waiting, done)
+                continue
+            except (TimeoutError, OSError, TarantoolError) as error:
+                self.failure = str(error) or type(error).__name__
+                await self._resend(waiting, done)
+                continue
+            waiting.popleft()
+            return
+
+    async def _resend(self, waiting: deque[tuple[Frame, asyncio.Future[Any]]], done: Put) -> None:
+        frames = [frame for frame, _ in waiting]
+        await asyncio.gather(*(answer for _, answer in waiting), return_exceptions=True)
+        await self._close(self.connection)
+        await self.connect()
+        done.resent += sum(map(len, frames))
+        waiting.clear()
+        waiting.extend([(frame, self._send(frame)) for frame in frames])
+
+    async def _refused(
+        self,
+        waiting: deque[tuple[Frame, asyncio.Future[Any]]],
+        done: Put,
+        error: TarantoolDatabaseError,
+    ) -> None:
+        """A frame is all or nothing: one that is refused goes again, row by row."""
+        frame, _ = waiting.popleft()
+        if len(frame) == 1:
+            if error.code == ErrorCode.ER_NO_SUCH_PROC:
+                raise TargetError(f"tube {self.tube}: {error.message}") from error
+            done.refused.append((frame[0], error.message))
+            return
+        # The frames behind it are on their way already; each row still comes before the next frame
+        # that has not been sent.
+        for row in frame:
+            alone: deque[tuple[Frame, asyncio.Future[Any]]] = deque()
+            alone.append(([row], self._send([row])))
+            await self._settle(alone, done)
