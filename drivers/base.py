@@ -69,6 +69,10 @@ class Driver(ABC):
     task_options: ClassVar[frozenset[str]] = frozenset()
     #: Whether `release` understands `delay`, of a taken task and of one its ttr just made ready.
     delays: ClassVar[bool] = False
+    #: Whether the space holds many tubes, called lanes: then `take_from` is asked, not `take`, and
+    #: this field of a row names its lane.
+    lanes: ClassVar[bool] = False
+    lane_field: ClassVar[int] = 2
     #: Largest number of tasks, all states counted; 0 = no limit. A put beyond it waits.
     capacity: int = 0
 
@@ -119,6 +123,18 @@ class Driver(ABC):
     @abstractmethod
     def delete(self, task_id: int, now: int) -> Row:
         """Remove a task in any state; its last row with status done."""
+
+    def take_from(self, lane: str, now: int) -> Row | None:
+        """`take` of a driver with lanes: the next ready task of one of them."""
+        raise NotImplementedError
+
+    def holds(self, lane: str) -> bool:
+        """Whether a lane has tasks."""
+        raise NotImplementedError
+
+    def present(self, row: Row) -> Any:
+        """What a client is told of a task, for drivers with lanes."""
+        return list(self.normalize_task(row))
 
     @abstractmethod
     def release(self, task_id: int, opts: dict[str, Any] | None, now: int) -> Row:

@@ -63,10 +63,21 @@ class Waiter:
     deadline: µs of the log's clock, None = for ever. token: the take asked for a fencing token,
     or, as "info", for everything known of the task.
     many: the take asked for up to so many tasks in one reply (0: for one, plainly).
-    data, opts: the task of a parked put.
+    lane: the tube within a space of tubes. data, opts: the task of a parked put.
     """
 
-    __slots__ = ("client", "data", "deadline", "id", "many", "opts", "ticket", "token", "tube")
+    __slots__ = (
+        "client",
+        "data",
+        "deadline",
+        "id",
+        "lane",
+        "many",
+        "opts",
+        "ticket",
+        "token",
+        "tube",
+    )
 
     def __init__(
         self,
@@ -84,5 +95,6 @@ class Waiter:
         self.deadline = deadline
         self.token = token
         self.many = 0
+        self.lane: str | None = None
         self.data: bytes | None = None
         self.opts: dict[str, Any] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drivers.base import Driver
-from engine import expiry, lifecycle, notes, room, settings, waiting
+from engine import expiry, lanes, lifecycle, notes, room, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
 from engine.keys import TIMER_KEYS, Keys
 from engine.pause import Pauses
@@ -200,7 +200,7 @@ class Engine:
             self.broken[name] = f"new failed: {type(error).__name__}: {error}"
             self.report(f"tube {name}: driver {row[3]}: {self.broken[name]}")
             return
-        tube = Tube(self, row, space, driver)
+        tube = (lanes.LaneTube if kind.lanes else Tube)(self, row, space, driver)
         tube.callback = self.callbacks.get(name)
         self.tubes[name] = tube
         self.tube_of_space[space.id] = tube
@@ -280,7 +280,10 @@ class Engine:
         while self.woken:
             tube = self.woken.pop()
             try:
-                waiting.serve(tube)
+                if isinstance(tube, lanes.LaneTube):
+                    lanes.serve(tube)
+                else:
+                    waiting.serve(tube)
             except Exception as error:
                 self.store.rollback()
                 self.report(f"tube {tube.name}: {type(error).__name__}: {error}")

@@ -29,14 +29,14 @@ def serve(tube: Tube) -> None:
         try:
             outcome = _put(tube, waiter)
         except Exception as error:
-            outcome = _failed(tube, error)
+            outcome = failed(tube, error)
         waiter.client.deliver(waiter.ticket, outcome)
     while tube.waiters:
         waiter = next(iter(tube.waiters.values()))
         try:
             outcome = _take(tube, waiter)
         except Exception as error:
-            outcome = _failed(tube, error)
+            outcome = failed(tube, error)
         if not outcome:
             return
         del tube.waiters[waiter.id]
@@ -72,7 +72,7 @@ def _take(tube: Tube, waiter: Waiter) -> Row | list[Row] | None:
     return None if row is None else tube.delivered(waiter.client, row, waiter.token)
 
 
-def _failed(tube: Tube, error: Exception) -> QueueError:
+def failed(tube: Tube, error: Exception) -> QueueError:
     """Take back what a failed call changed; what its caller is told."""
     tube.engine.store.rollback()
     if isinstance(error, QueueError):

@@ -31,6 +31,7 @@ class Connection(Client):
         "closing",
         "core",
         "decoder",
+        "dialect",
         "dirty",
         "link",
         "lost",
@@ -50,6 +51,8 @@ class Connection(Client):
         self.salt = salt
         self.peer = peer
         self.secure = secure
+        #: Of the listener it came by, see node/queue15_calls.py.
+        self.dialect = "tube"
         self.decoder = RequestDecoder(core.limits.frame_bytes_max)
         self.calls: dict[bytes, Handler] = {}
         self.out: list[bytes] = []

@@ -20,7 +20,7 @@ from model.errors import (
     no_such_proc,
 )
 from model.record import encode_frame
-from node import calls, module_calls, requests, tube_calls
+from node import calls, module_calls, queue15_calls, requests, tube_calls
 from node.connection import Connection
 from wire.constants import CALL, CALL_16
 from wire.replies import empty_reply, error_reply, nil_reply
@@ -40,6 +40,8 @@ class Accounts(Protocol):
     def may(self, user: str, call: str) -> bool: ...
 
     def grantees(self, user: str) -> tuple[str, ...]: ...
+
+    def dialect(self, user: str) -> str | None: ...
 
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool: ...
 
@@ -110,12 +112,13 @@ class Core:
         self.dirty: list[Connection] = []
         self.connections: dict[int, Connection] = {}
         self.handlers: dict[str, calls.Handler] = {}
-        self.tables: dict[str, dict[bytes, calls.Handler]] = {}
+        self.tables: dict[tuple[str, str], dict[bytes, calls.Handler]] = {}
         self.watched: dict[str, Any] = {}
         self.errors = 0
         #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
         self.handlers.update(module_calls.handlers(self))
+        self.handlers.update(queue15_calls.handlers(self))
         engine.on_tube = self._tube_changed
         engine.on_grants_changed = self.forget_tables
         for tube in engine.tubes.values():
@@ -140,8 +143,12 @@ class Core:
         for table in self.tables.values():
             table.clear()
 
-    def table_of(self, user: str) -> dict[bytes, calls.Handler]:
-        return self.tables.setdefault(user, {})
+    def dialect_of(self, connection: Connection) -> str:
+        """Its user's dialect, or that of the listener it came by."""
+        return self.accounts.dialect(connection.user) or connection.dialect
+
+    def table_of(self, connection: Connection) -> dict[bytes, calls.Handler]:
+        return self.tables.setdefault((connection.user, self.dialect_of(connection)), {})
 
     def allowed(self, user: str, call: str) -> bool:
         if self.accounts.may(user, call):
@@ -168,6 +175,7 @@ class Core:
         text = name.decode("utf-8", "surrogateescape").removeprefix("_G.")
         if text.startswith("box.queue."):
             text = text.removeprefix("box.")
+        text = queue15_calls.in_dialect(self.dialect_of(connection), text, self.handlers)
         user = connection.user
         if not self.allowed(user, text):
             raise requests.access_denied("Execute", "function", text, user)
@@ -177,7 +185,7 @@ class Core:
             raise broken or no_such_proc(text)
         if not self.engine.running and not self._serves_always(text):
             handler = self._refusal(text)
-        self.table_of(user)[name] = handler
+        self.table_of(connection)[name] = handler
         return handler
 
     def _why_broken(self, text: str) -> QueueError | None:
@@ -191,6 +199,8 @@ class Core:
     def _serves_always(self, text: str) -> bool:
         if text.startswith("queue.tube."):
             return text.rpartition(":")[2] in calls.READING | tube_calls.READING
+        if text.startswith(queue15_calls.PREFIX):
+            return text.removeprefix(queue15_calls.PREFIX) in queue15_calls.READING
         return text not in ("queue.create_tube", "queue.identify", "queue.cfg")
 
     def _refusal(self, text: str) -> calls.Handler:
@@ -214,12 +224,12 @@ class Core:
     # -- connections -----------------------------------------------------------------------------
 
     def connect(self, connection: Connection) -> None:
-        connection.calls = self.table_of(connection.user)
+        connection.calls = self.table_of(connection)
         self.connections[connection.id] = connection
 
     def log_in(self, connection: Connection, user: str) -> None:
         connection.user = user
-        connection.calls = self.table_of(user)
+        connection.calls = self.table_of(connection)
 
     def disconnect(self, connection: Connection, now: int) -> None:
         """The socket is gone: waits end, the session's clock starts."""

@@ -162,7 +162,11 @@ class Node:
         """From listening to the end. Signals count from the first moment."""
         settings = self.settings
         self._install_signals()
-        host, port = await self.shell.listen(settings.listen_host, settings.listen_port, tls)
+        host, port = await self.shell.listen(
+            settings.listen_host, settings.listen_port, tls, settings.dialect
+        )
+        if settings.queue15_address is not None:
+            await self.shell.listen(*settings.queue15_address, tls, "queue15")
         self.dialer.start()
         ending = asyncio.create_task(self.ended.wait())
         tasks = [asyncio.create_task(self._tick_links())]

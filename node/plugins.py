@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from drivers import BUILT_IN
+from drivers import KNOWN
 from drivers.base import Driver, check_driver
 from engine.clients import EMPTY
 from engine.tube import Callback
@@ -37,7 +37,7 @@ def load(reference: str, what: str) -> Any:
 
 def load_drivers(configured: Mapping[str, str]) -> dict[str, type[Driver]]:
     """Built-in drivers, those of installed packages, and those of the configuration."""
-    drivers: dict[str, type[Driver]] = dict(BUILT_IN)
+    drivers: dict[str, type[Driver]] = dict(KNOWN)
     found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
     for name, reference in {**found, **configured}.items():
         what = f"drivers.{name}"

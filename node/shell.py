@@ -64,10 +64,12 @@ class Shell:
 
     # -- listening -------------------------------------------------------------------------------
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> tuple[str, int]:
-        """Accept connections; returns the address bound."""
+    async def listen(
+        self, host: str, port: int, tls: ssl.SSLContext | None, dialect: str = "tube"
+    ) -> tuple[str, int]:
+        """Accept connections that speak a dialect; returns the address bound."""
         server = await self.loop.create_server(
-            lambda: Socket(self, tls is not None), host, port, ssl=tls, backlog=1024
+            lambda: Socket(self, tls is not None, dialect), host, port, ssl=tls, backlog=1024
         )
         self.servers.append(server)
         address = server.sockets[0].getsockname()
@@ -210,8 +212,9 @@ class FeedSocket:
 class Socket(asyncio.Protocol):
     """One accepted socket: bytes to the core, back-pressure, deadlines."""
 
-    def __init__(self, shell: Shell, secure: bool) -> None:
+    def __init__(self, shell: Shell, secure: bool, dialect: str) -> None:
         self.shell = shell
+        self.dialect = dialect
         self.secure = secure
         self.connection: Connection | None = None
         self.transport: Any = None
@@ -233,6 +236,7 @@ class Socket(asyncio.Protocol):
         connection = Connection(shell.core, shell.next_id(), salt, where, self.secure)
         connection.transport = transport
         connection.socket = self
+        connection.dialect = self.dialect
         self.connection = connection
         self.heard = self.opened = shell.loop.time()
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)

@@ -28,6 +28,7 @@ class Users:
         self._roles: dict[str, tuple[str, ...]] = {
             user.name: tuple(user.roles) for user in settings.users
         }
+        self._dialects = {user.name: user.dialect for user in settings.users}
         self._rights["guest"] = (*ALWAYS, *settings.guest_rights())
 
     def may(self, user: str, call: str) -> bool:
@@ -37,6 +38,10 @@ class Users:
     def grantees(self, user: str) -> tuple[str, ...]:
         """Whose grants hold for a user: their own and those of their roles."""
         return (user, *self._roles.get(user, ()))
+
+    def dialect(self, user: str) -> str | None:
+        """What a user means by `queue.NAME`; None: what the listener does."""
+        return self._dialects.get(user)
 
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         """Check a scramble (chap-sha1) or a password (pap-sha256, TLS only)."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from drivers import BUILT_IN
+from drivers import KNOWN
 from node.config.schema import Settings
 from node.config.units import is_loopback
 
@@ -58,18 +58,27 @@ def secret_variables(settings: Settings) -> Iterator[tuple[tuple[str | int, ...]
 
 
 def _network(settings: Settings) -> Iterator[Problem]:
-    reachable = not is_loopback(settings.listen_host)
+    listeners = [(settings.listen, settings.listen_host)]
+    if settings.queue15_address is not None and settings.listen_queue15 is not None:
+        listeners.append((settings.listen_queue15, settings.queue15_address[0]))
+        if settings.queue15_address[1] and settings.listen_queue15 == settings.listen:
+            yield ("listen_queue15",), f"{settings.listen} is already the address of listen"
+    reachable = [address for address, host in listeners if not is_loopback(host)]
     if reachable and "*" in settings.guest and not settings.allow_open:
         yield (
             ("guest",),
-            f"all is refused on {settings.listen}, which other machines can reach: "
+            f"all is refused on {reachable[0]}, which other machines can reach: "
             "name users, or set allow_open",
         )
     if settings.admin_address is None:
         return
     host, port = settings.admin_address
-    if port and (host, port) == (settings.listen_host, settings.listen_port):
-        yield ("admin",), f"{settings.admin} is already the address of listen"
+    for name, address in (
+        ("listen", (settings.listen_host, settings.listen_port)),
+        ("listen_queue15", settings.queue15_address),
+    ):
+        if port and (host, port) == address:
+            yield ("admin",), f"{settings.admin} is already the address of {name}"
     if not is_loopback(host):
         for name in ("admin_token_env", "tls"):
             if getattr(settings, name) is None:
@@ -109,7 +118,7 @@ def _tubes(settings: Settings) -> Iterator[Problem]:
     for name in _twice(tube.name for tube in settings.tubes):
         yield ("tubes",), f"{name} is given twice"
     for name in settings.drivers:
-        if name in BUILT_IN:
+        if name in KNOWN:
             yield ("drivers", name), "is the name of a built-in driver"
     for number, tube in enumerate(settings.tubes):
         if settings.queue.in_replicaset and tube.options.get("temporary"):

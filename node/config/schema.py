@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_settings import (
@@ -62,6 +62,16 @@ class Settings(BaseSettings):
         "127.0.0.1:3301",
         "Where clients and peers connect; port 0 takes any free one.",
         "host:port",
+    )
+    dialect: Literal["tube", "queue15"] = text(
+        "tube",
+        "What queue.NAME means on listen: the module's calls or those of the Tarantool 1.5 era.",
+        "tube, queue15",
+    )
+    listen_queue15: Address | None = text(
+        None,
+        "A second address for clients, which speaks the dialect queue15; null for none.",
+        "host:port, null",
     )
     admin: Address | None = text(
         None,
@@ -146,6 +156,10 @@ class Settings(BaseSettings):
     @property
     def listen_port(self) -> int:
         return units.split_address(self.listen)[1]
+
+    @property
+    def queue15_address(self) -> tuple[str, int] | None:
+        return units.split_address(self.listen_queue15) if self.listen_queue15 is not None else None
 
     @property
     def admin_address(self) -> tuple[str, int] | None:

@@ -295,6 +295,13 @@ class User(Section):
         "patterns of call names",
     )
 
+    dialect: Literal["tube", "queue15"] | None = text(
+        None,
+        "What this user means by queue.NAME: the module's calls or those of the Tarantool 1.5 era; "
+        "null for what the listener means.",
+        "tube, queue15, null",
+    )
+
     @property
     def chap_sha1(self) -> bytes:
         assert self.password_hash is not None, "set when the configuration was loaded"
@@ -320,7 +327,7 @@ class Tube(Section):
     type: str = text(
         ...,
         "Its driver.",
-        "fifo, fifottl, limfifottl, utube, utubettl, or one of drivers",
+        "fifo, fifottl, limfifottl, utube, utubettl, queue15, or one of drivers",
         min_length=1,
     )
     options: dict[str, Any] = text({}, "Options of create_tube.", "a map")

@@ -32,6 +32,9 @@ class Everybody:
     def grantees(self, user: str) -> tuple[str, ...]:
         return (user,)
 
+    def dialect(self, user: str) -> str | None:
+        return None
+
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         return False
 
