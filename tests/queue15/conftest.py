@@ -1,25 +1,18 @@
 """Fixtures of the queue15 tests: an engine with a space 0, and a real server with stock connectors.
 
-Helpers are shared with the engine's and the compatibility tests, whatever import mode is set.
+Helpers are those of the engine's and the compatibility tests.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import tarantool
-import yaml
 
-HERE = Path(__file__).resolve().parent
-for _directory in (HERE, HERE.parent / "engine", HERE.parent / "compat"):
-    sys.path.insert(0, str(_directory))
-
-from compat_server import Server, free_port
-from engine_bench import assert_replica_agrees
-from queue15_bench import Calls, make
+from tests.engine.engine_bench import assert_replica_agrees
+from tests.queue15.queue15_bench import Calls, make
+from tests.queue15.server15 import Dialects
 
 Connect = Callable[..., tarantool.Connection]
 
@@ -30,20 +23,6 @@ def calls() -> Iterator[Calls]:
     one = make()
     yield one
     assert_replica_agrees(one.bench)
-
-
-class Dialects(Server):
-    """A server with a listener of each dialect and the space 0."""
-
-    def __init__(self, directory: Path) -> None:
-        self.port15 = free_port()
-        directory.mkdir(parents=True, exist_ok=True)
-        config = {
-            "listen_queue15": f"127.0.0.1:{self.port15}",
-            "tubes": [{"name": "space0", "type": "queue15"}],
-        }
-        (directory / "node.yaml").write_text(yaml.safe_dump(config))
-        super().__init__(directory, flags=["--config", str(directory / "node.yaml")])
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgpack
-from engine_bench import Bench, Worker
 
 from drivers import KNOWN
 from engine import queue15
@@ -17,6 +16,7 @@ from engine.lanes import LaneTube
 from engine.queue15 import Space15
 from model.errors import QueueError
 from model.raw import Raw
+from tests.engine.engine_bench import Bench, Worker
 
 PRODUCERS = ("put", "urgent", "put_unique")
 

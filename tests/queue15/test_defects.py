@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from engine_bench import SECOND, Bench, assert_replica_agrees
-from queue15_bench import Calls, make, seen
 
 from drivers import KNOWN
 from engine import lanes
+from tests.engine.engine_bench import SECOND, Bench, assert_replica_agrees
+from tests.queue15.queue15_bench import Calls, make, seen
 
 CALM = ("t", 0, 0, 0, 0)
 
