@@ -128,6 +128,10 @@ class Driver(ABC):
         """`take` of a driver with lanes: the next ready task of one of them."""
         raise NotImplementedError
 
+    def add(self, *args: Any) -> Row:
+        """A new task of a lane, in the driver's own words; refused while puts are paused."""
+        raise NotImplementedError
+
     def holds(self, lane: str) -> bool:
         """Whether a lane has tasks."""
         raise NotImplementedError

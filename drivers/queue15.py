@@ -172,7 +172,7 @@ class Queue15(Driver):
     def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
         """ttl: 25 days, ttr: 60 s; meta_pri: raw or original; unique_scope: see put_unique."""
         full = dict(opts)
-        for option in ("max_attempts", "retry_delay", "capacity"):
+        for option in ("max_attempts", "retry_delay", "capacity", "capacity_bytes"):
             if full.get(option) is not None:
                 raise DriverMisuse(f"Invalid option {option}: not for queue15")
         for option, default in (("ttl", DEFAULT_TTL_S), ("ttr", DEFAULT_TTR_S)):

@@ -145,6 +145,9 @@ class LaneTube(Tube):
 
 def serve(tube: LaneTube) -> None:
     """Serve the lanes that were woken, each strictly in order of arrival."""
+    if not tube.woken:
+        # All of it was woken: takes go on that were paused.
+        tube.woken.update(dict.fromkeys(tube.lines))
     while tube.woken:
         lane = next(iter(tube.woken))
         del tube.woken[lane]

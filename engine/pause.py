@@ -35,10 +35,11 @@ class Gate:
         self._driver = driver
         self._name = name
         if puts:
-            self.put = self.put_many = self.check_put = self._refuse
+            self.put = self.put_many = self.check_put = self.add = self._refuse
         if takes:
             self.take = self._none
             self.take_many = self._none_of_many
+            self.take_from = self._none_of_lane
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
@@ -48,6 +49,9 @@ class Gate:
 
     def _none_of_many(self, _count: int, _now: int) -> list[Row]:
         return []
+
+    def _none_of_lane(self, _lane: str, _now: int) -> None:
+        """Nothing is ready there."""
 
     def _refuse(self, *_args: Any) -> NoReturn:
         raise refusal(self._name)

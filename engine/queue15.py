@@ -59,7 +59,7 @@ def find_space(engine: Engine, space: Any) -> LaneTube:
             f"Space {space} does not exist: declare a tube {name} of type queue15, or call "
             "queue15.create_space",
         )
-    if not isinstance(tube, LaneTube) or not isinstance(tube.driver, Queue15):
+    if not isinstance(tube, LaneTube) or not isinstance(tube.inner, Queue15):
         raise failure(
             f"Tube {name} is no queue15 space: its calls are queue.tube.{name}:put and so on"
         )
@@ -83,7 +83,7 @@ class Space15:
         self.engine = engine
         self.client = client
         self.tube = find_space(engine, space)
-        driver = self.tube.driver
+        driver = self.tube.inner
         assert isinstance(driver, Queue15)
         self.driver = driver
 
@@ -125,7 +125,8 @@ class Space15:
     ) -> Raw:
         engine, tube = self.engine, self.tube
         ident = engine.sessions.new_uuid().hex()
-        row = self.driver.add(lane, ident, data, times, pri, urgent, engine.now)
+        # Not the driver itself: puts may be paused.
+        row = tube.driver.add(lane, ident, data, times, pri, urgent, engine.now)
         shown = self.driver.present(row)
         engine.commit(KIND_PUT, self.client.session)
         tube.count(lane, "urgent" if urgent else "put")
@@ -287,7 +288,7 @@ def statistics(engine: Engine, client: Client, space: Any = None, tube: Any = No
         raise arguments.no_space()
     flat: list[str] = []
     for name in sorted(engine.tubes):
-        if isinstance(engine.tubes[name].driver, Queue15):
+        if isinstance(engine.tubes[name].inner, Queue15):
             flat += Space15(engine, client, name).statistics()
     return flat
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drivers import KNOWN
-from engine import admin
+from engine import admin, pause
 from model.errors import ER_READONLY, QueueError, failure
 from node.config import Settings
 from node.config.load import ConfigError
@@ -85,6 +85,19 @@ def test_waiting_takes_are_answered_at_a_change_of_roles(calls: Calls) -> None:
     calls.put("t", "x")
     assert seen(late.told[0][1])[3] == "x", "those who were answered take nothing"
     assert not any(waiter.told[1:] for waiter in waiters)
+
+
+def test_paused_tubes(calls: Calls) -> None:
+    engine, waiter = calls.bench.engine, calls.bench.worker()
+    calls.put("t", "x")
+    calls.bench.call(pause.change, calls.tube, calls.me, None, True)
+    assert calls("put", "t", 0, 0, 0, 0).startswith("! Puts into tube space0 are paused")
+    assert calls("take", "t", 0) is None
+    calls("take", "t", by=waiter)
+    assert calls.counters()["tasks.ready"] == 1
+    calls.bench.call(pause.change, calls.tube, calls.me, None, False)
+    assert seen(waiter.told[0][1])[3] == "x"
+    assert not engine.woken
 
 
 def test_a_node_that_does_not_serve_reads_only() -> None:
