@@ -17,6 +17,8 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class Put:
+    """One task put; with a key, all attempts to put it. node: of the last one."""
+
     value: int
     tube: str
     node: str
@@ -24,6 +26,13 @@ class Put:
     done: float | None = None
     outcome: str | None = None
     task: int | None = None
+    key: str | None = None
+    utube: str | None = None
+
+    def arguments(self) -> tuple[int, dict[str, Any]]:
+        """Data and options of the call."""
+        given = {"key": self.key, "utube": self.utube}
+        return self.value, {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -103,6 +112,7 @@ class History:
         return {
             "puts": of(puts, "ok"),
             "puts unknown": of(puts, "unknown"),
+            "puts with keys": sum(put.key is not None for put in self.puts),
             "puts refused": of(puts, "refused"),
             "deliveries": len(self.deliveries),
             "acks": of(acks, "ok"),

@@ -19,6 +19,8 @@ from chaos_history import Delivery, Forgotten, History, Put
 
 TUBES = {"c_fifo": "fifo", "c_ttl": "fifottl", "c_utube": "utube", "c_uttl": "utubettl"}
 SUB_QUEUES = 20
+#: Part of the puts that carry an idempotency key and are repeated until their outcome is known.
+KEYED = 0.3
 #: A worker that could not finish a task for this long lets it go.
 GIVE_UP_SECONDS = 12.0
 
@@ -100,15 +102,37 @@ class Load:
             if client.connection is None:
                 await connected(client, rng)
                 continue
-            await self.put(client, rng.choice(sorted(TUBES)))
+            tube = rng.choice(sorted(TUBES))
+            put = await self.put(client, tube, key=rng.random() < KEYED)
+            if put.outcome == "unknown" and put.key is not None:
+                await self._again(client, rng, put)
         await client.drop()
 
-    async def put(self, client: Client, tube: str, padding: int = 0) -> Put:
+    async def _again(self, client: Client, rng: random.Random, put: Put) -> None:
+        """The same key until somebody knows: one task, whichever of the calls stored it."""
+        until = time.monotonic() + GIVE_UP_SECONDS
+        while put.outcome == "unknown" and time.monotonic() < until:
+            if client.connection is None and not await connected(client, rng):
+                continue
+            put.node = client.node
+            try:
+                (task,) = await client.call(f"queue.tube.{put.tube}:put", *put.arguments())
+                put.outcome, put.task = "ok", task[0]
+            except Refused as error:
+                assert error.code == READ_ONLY, f"put again: {error.code} {error}"
+                await client.turn()
+            except (Unknown, NotSent):
+                await client.turn()
+            put.done = time.monotonic()
+
+    async def put(self, client: Client, tube: str, *, padding: int = 0, key: bool = False) -> Put:
         """One put of a new value, recorded; the client turns away where it is not served."""
         value = next(self._values)
         put = Put(value, tube, client.node, time.monotonic())
+        put.key = f"v{value}" if key else None
+        put.utube = sub_queue(value) if "utube" in TUBES[tube] else None
         self.history.puts.append(put)
-        options = {"utube": sub_queue(value)} if "utube" in TUBES[tube] else {}
+        data, options = put.arguments()
         data = [value, "x" * padding] if padding else value
         try:
             put.outcome = "unknown"

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 from chaos_cluster import Cluster
-from chaos_scenarios import SCENARIOS, Scenario, lacks
+from chaos_scenarios import SCENARIOS, Scenario, lacks, promote
 from chaos_toxi import serving
 
 ALL = os.environ.get("CHAOS") == "all"
@@ -66,3 +67,23 @@ def test_scenario(tmp_path: Path, name: str, number: int, chaos_seed: int) -> No
     if reason := lacks(name):
         pytest.skip(f"{name}: {reason}")
     asyncio.run(run(tmp_path, chaos_seed, SCENARIOS[name]))
+
+
+async def lose(c: Cluster) -> None:
+    """A master acknowledges alone, dies, and its disk is gone: local mode does not cover that."""
+    await c.partition()
+    await asyncio.sleep(1)
+    await c.kill("a")
+    shutil.rmtree(c.nodes["a"].data)
+    await promote(c, "b")
+    await c.heal()
+    await c.restart("a")
+    await c.served()
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+def test_a_real_loss_is_seen(tmp_path: Path, seed: int) -> None:
+    with pytest.raises(AssertionError, match=r"lost: \d+, acknowledged by a"):
+        asyncio.run(run(tmp_path, seed, Scenario(lose, (), True)))
