@@ -19,7 +19,7 @@ CYCLES ?= 1000
 CHAOS_SEEDS ?= 1
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash chaos soak run bench fmt docs screenshots tools clean
+.PHONY: help setup test lint unit crash chaos soak run bench fmt docs screenshots tools clean cluster
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,11 @@ setup: $(VENV)/.product ## build .venv with all that the product needs
 
 test: lint unit ## everything CI checks: format, lint, types, import arrows, tests
 
-run: setup ## the main job: a node and the crawl frontier on real URLs (ARGS="--help" for options)
+run: setup ## the main job on two nodes that are flipped and killed (ARGS="--help" for options)
 	@$(BIN)/tandemq demo $(ARGS)
+
+cluster: setup ## two nodes that stay up until Ctrl-C (ARGS="--help" for options)
+	@$(BIN)/tandemq demo cluster $(ARGS)
 
 bench: setup ## measure speed and memory beside the yardstick (ARGS="--help" for options)
 	@$(BIN)/python -m benchmarks $(ARGS)

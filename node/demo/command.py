@@ -1,4 +1,4 @@
-"""The demonstration from end to end: read URLs, start a node, run the crowd, give the verdict.
+"""The demonstration from end to end: read URLs, start nodes, run the crowd, give the verdict.
 
 Here: options and the order of steps. Must not be here: judging (verdict.py), calls (crowd.py).
 """
@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvloop
-from asynctnt.exceptions import TarantoolError
 from rich.console import Console
-from rich.table import Table
 
 from node.demo.crowd import UNKNOWN_ERRORS, Crowd, Plan, connect, disconnect
 from node.demo.history import History
-from node.demo.nodes import NodeFailed, NodeProcess
+from node.demo.nodes import NodeProcess
+from node.demo.outcome import CAUSES, EXIT_FAILED, EXIT_OK, first_cause, show
 from node.demo.screen import Screen
+from node.demo.two import demonstrate_two
 from node.demo.urls import NoUrls, read_apt, read_file
-from node.demo.verdict import Verdict, judge
+from node.demo.verdict import judge
 
-EXIT_OK, EXIT_FAILED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 2, 130
 HOLDS_SECONDS_MAX = 1.0
 
 
@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tandemq demo",
         description="A polite crawl frontier over real URLs: one sub-queue per host, no network "
-        "fetch, and a verdict at the end.",
+        "fetch, and a verdict at the end. Two nodes, which are flipped and killed meanwhile.",
+        epilog="`tandemq demo cluster` starts two nodes that stay up.",
     )
     count = _bounded(1, 1_000, int)
     parser.add_argument("--urls", type=Path, metavar="FILE", help="URLs, one a line (default: apt)")
@@ -63,6 +64,19 @@ def _parser() -> argparse.ArgumentParser:
         help="how long each pretended fetch lasts (default 0: one turn of the loop)",
     )
     parser.add_argument("--wal-mode", choices=("none", "write", "fsync"), default="write")
+    parser.add_argument("--single", action="store_true", help="one node, nobody flips or kills it")
+    parser.add_argument(
+        "--ack",
+        choices=("local", "pair"),
+        default="pair",
+        help="with two nodes: when a put counts (default pair: when both have it)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_bounded(1, 120, float),
+        default=40.0,
+        help="with two nodes: how long putting takes, as far as the machine keeps up (default 40)",
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep data and both logs there")
     return parser
 
@@ -89,9 +103,10 @@ def run(argv: list[str]) -> int:
     urls = urls[: options.limit]
     try:
         with _directory(options.keep) as directory:
-            return uvloop.run(_demonstrate(console, options, urls, directory))
-    except (NodeFailed, OSError, TarantoolError) as error:
-        console.print(f"error: {error}", highlight=False, markup=False, soft_wrap=True)
+            job = _demonstrate if options.single else demonstrate_two
+            return uvloop.run(job(console, options, urls, directory))
+    except (*CAUSES, ExceptionGroup) as error:
+        console.print(f"error: {first_cause(error)}", highlight=False, markup=False, soft_wrap=True)
         return EXIT_CANNOT_RUN
     except KeyboardInterrupt:
         console.print("stopped")
@@ -126,7 +141,7 @@ async def _demonstrate(
             if options.keep:
                 history.write(directory)
     verdict = judge(history.puts, history.holds, left_in_tube=left)
-    _show(console, verdict, history, times)
+    show(console, verdict, history, rate_rows(history, times))
     return EXIT_OK if verdict.ok else EXIT_FAILED
 
 
@@ -149,18 +164,9 @@ async def _crawl(crowd: Crowd, screen: Screen, urls: list[str]) -> tuple[tuple[f
     return (put_seconds, work_seconds), left
 
 
-def _show(
-    console: Console, verdict: Verdict, history: History, seconds: tuple[float, float]
-) -> None:
-    rows = verdict.lines()
-    rows.append(("put", f"{history.accepted / max(seconds[0], 1e-9):,.0f}/s"))
-    rows.append(("take+ack", f"{history.processed / max(seconds[1], 1e-9):,.0f}/s"))
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for label, figure in rows:
-        table.add_row(label, figure)
-    console.print(table)
-    for text in history.errors():
-        console.print(f"a client was told: {text}", highlight=False, markup=False, soft_wrap=True)
-    console.print(verdict.last_line(), highlight=False, markup=False, soft_wrap=True)
+def rate_rows(history: History, seconds: tuple[float, float]) -> list[tuple[str, str]]:
+    """How fast it went: puts in the first of both times, takes and acks in the second."""
+    return [
+        ("put", f"{history.accepted / max(seconds[0], 1e-9):,.0f}/s"),
+        ("take+ack", f"{history.processed / max(seconds[1], 1e-9):,.0f}/s"),
+    ]

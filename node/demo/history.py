@@ -25,7 +25,8 @@ class Put:
     """One attempt to put one URL. `position` is the order of sending, counted over all hosts.
 
     Attempts of one host all travel on one connection at a time, so positions order them.
-    `task_id` is what the server answered, None unless the outcome is OK.
+    `task_id` is what the server answered, None unless the outcome is OK. `answered_ns` is a reading
+    of the monotonic clock, 0 where nobody needs it.
     """
 
     position: int
@@ -35,6 +36,7 @@ class Put:
     task_id: int | None = None
     node: str = ""
     error: str = ""
+    answered_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -58,7 +60,11 @@ class Hold:
 
 @dataclass(slots=True)
 class History:
-    """Both logs of one run, appended to as things happen."""
+    """Both logs of one run, appended to as things happen.
+
+    `turned_away` counts calls that a node refused because it does not serve: certainly nothing was
+    changed, and the same call was sent again to the node that does.
+    """
 
     puts: list[Put] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
@@ -66,6 +72,7 @@ class History:
     processed: int = 0
     in_hand: int = 0
     waiting: int = 0
+    turned_away: int = 0
 
     def record_put(self, put: Put) -> None:
         """Add one attempt to the producers' log."""

@@ -22,6 +22,7 @@ class Verdict:
     `lost`      accepted, and never acknowledged by a worker (an ack with unknown outcome counts).
     `twice`     handed out more often than the producer put it, or again after its ack.
     `strangers` handed to a worker though no producer may have put it, or under another id.
+    `doubly`    one task was in the hands of two workers at a time.
     `together`  two holds of one host overlapped.
     `disorder`  a host's URL was handed out before an earlier one, or ids fell while putting.
     `refused`   never accepted by the server.
@@ -31,12 +32,14 @@ class Verdict:
     hosts: int = 0
     once: int = 0
     unknown: int = 0
+    unknown_acks: int = 0
     redelivered: int = 0
     left_in_tube: int = 0
     refused: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
+    doubly: list[str] = field(default_factory=list)
     together: list[str] = field(default_factory=list)
     disorder: list[str] = field(default_factory=list)
 
@@ -48,6 +51,7 @@ class Verdict:
             _reason("lost", self.lost),
             _reason("processed twice", self.twice),
             _reason("from nowhere", self.strangers),
+            _reason("doubly held", self.doubly),
             _reason("two of one host at a time", self.together),
             _reason("out of order", self.disorder),
         ]
@@ -70,13 +74,15 @@ class Verdict:
             ("processed once", f"{self.once:,}"),
             ("lost", f"{len(self.lost):,}"),
             ("twice", f"{len(self.twice):,}"),
+            ("doubly held", f"{len(self.doubly):,}"),
             ("two of one host at a time", f"{len(self.together):,}"),
             ("order kept per host", _order_text(self.disorder)),
         ]
         for label, number in (
             ("never accepted", len(self.refused)),
             ("from nowhere", len(self.strangers)),
-            ("outcome unknown", self.unknown),
+            ("puts of unknown outcome", self.unknown),
+            ("acks of unknown outcome", self.unknown_acks),
             ("handed out again", self.redelivered),
             ("left in the tube", self.left_in_tube),
         ):
@@ -138,14 +144,15 @@ def judge(
         urls=len(attempts),
         hosts=len({put.host for put in puts}),
         once=once,
-        unknown=sum(put.outcome is Outcome.UNKNOWN for put in puts)
-        + sum(hold.outcome is Outcome.UNKNOWN for hold in holds),
+        unknown=sum(put.outcome is Outcome.UNKNOWN for put in puts),
+        unknown_acks=sum(hold.outcome is Outcome.UNKNOWN for hold in holds),
         redelivered=sum(len(several) - 1 for several in held.values()),
         left_in_tube=left_in_tube,
         refused=refused,
         lost=lost,
         twice=twice,
         strangers=list(_strangers(attempts, held)),
+        doubly=list(_doubly(held)),
         together=list(_together(holds)),
         disorder=[*_ids_falling(puts), *_out_of_order(attempts, holds)],
     )
@@ -184,6 +191,16 @@ def _strangers(attempts: dict[str, list[Put]], held: dict[str, list[Hold]]) -> I
         for hold in holds:
             if hold.task_id not in known:
                 yield f"{url} as task {hold.task_id}"
+
+
+def _doubly(held: dict[str, list[Hold]]) -> Iterator[str]:
+    """Each task that one worker was given while another had it still."""
+    for url, holds in held.items():
+        ended: dict[int, int] = {}
+        for hold in holds:
+            if hold.taken_ns < ended.get(hold.task_id, 0):
+                yield f"{url} as task {hold.task_id}"
+            ended[hold.task_id] = max(hold.ended_ns, ended.get(hold.task_id, 0))
 
 
 def _together(holds: Sequence[Hold]) -> Iterator[str]:

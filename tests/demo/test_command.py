@@ -6,11 +6,14 @@ Here: exit codes and last lines. Must not be here: the judge's rules (test_verdi
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from node.demo import main
+from node.demo.nodes import serve_command
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +52,8 @@ def test_a_small_frontier_ends_ok(tmp_path: Path, capsys: pytest.CaptureFixture[
     urls = [f"https://host{n % 7}.example/{n}" for n in range(300)]
     path.write_text("\n".join(urls), encoding="utf-8")
     keep = tmp_path / "kept"
-    code = main(["--urls", str(path), "--workers", "5", "--connections", "2", "--keep", str(keep)])
+    words = ["--single", "--urls", str(path), "--workers", "5", "--connections", "2"]
+    code = main([*words, "--keep", str(keep)])
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "verdict: ok", out
     assert code == 0
@@ -57,3 +61,40 @@ def test_a_small_frontier_ends_ok(tmp_path: Path, capsys: pytest.CaptureFixture[
     holds = [json.loads(line) for line in (keep / "holds.jsonl").read_text().splitlines()]
     assert {put["url"] for put in puts} == {hold["url"] for hold in holds} == set(urls)
     assert {hold["outcome"] for hold in holds} == {"ok"}
+
+
+def test_two_nodes_flipped_and_killed_end_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "urls.txt"
+    path.write_text("\n".join(f"https://host{n % 23}.example/{n}" for n in range(900)))
+    keep = tmp_path / "kept"
+    words = ["--urls", str(path), "--workers", "6", "--seconds", "4", "--keep", str(keep)]
+    code = main(words)
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "verdict: ok", out
+    assert code == 0
+    for deed in ("planned switch-over to b", "kill -9 of b", "promotion of a", "return of b"):
+        assert f">> {deed}" in out
+    puts = [json.loads(line) for line in (keep / "puts.jsonl").read_text().splitlines()]
+    accepted = [put["node"] for put in puts if put["outcome"] == "ok"]
+    assert {"a", "b"} <= set(accepted)
+    log = (keep / "a" / "node.log").read_text()
+    assert "WAITING" in log
+    assert "term 3" in log
+
+
+def test_a_cluster_that_stays_up_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [*serve_command()[:-1], "demo", "cluster", "--any-ports", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("Ctrl-C"):
+                break
+        admin = next(word for word in "".join(said).split() if word.startswith("--admin=")) or ""
+        switch = [*serve_command()[:-1], "switchover", "b", "--admin", admin[len("--admin=") :]]
+        assert "b serves" in subprocess.check_output(switch, text=True)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130

@@ -70,7 +70,7 @@ def test_unknown_ack_is_not_lost() -> None:
     holds[5] = replace(holds[5], outcome=Outcome.UNKNOWN)
     verdict = judge(puts, holds)
     assert verdict.ok
-    assert verdict.unknown == 1
+    assert verdict.unknown_acks == 1
 
 
 def test_two_acks_of_one_url_are_twice() -> None:
@@ -215,3 +215,20 @@ def test_many_examples_are_cut() -> None:
 @pytest.mark.parametrize("label", ["URLs", "hosts", "processed once", "lost", "twice"])
 def test_lines_carry_the_figures(label: str) -> None:
     assert label in dict(judge(*clean()).lines())
+
+
+def test_a_task_in_two_hands_is_doubly_held() -> None:
+    puts, holds = clean()
+    holds.append(replace(holds[4], worker=9, taken_ns=405, ended_ns=450))
+    verdict = judge(puts, holds, interrupted=True)
+    assert verdict.doubly == ["https://b.org/4 as task 4"]
+    assert "1 doubly held" in verdict.last_line()
+
+
+def test_a_task_handed_out_again_after_it_was_given_up_is_not_doubly_held() -> None:
+    puts, holds = clean()
+    holds[4] = replace(holds[4], outcome=Outcome.UNKNOWN)
+    holds.append(replace(holds[4], worker=9, taken_ns=410, ended_ns=450, outcome=Outcome.OK))
+    verdict = judge(puts, holds, interrupted=True)
+    assert verdict.doubly == []
+    assert verdict.ok

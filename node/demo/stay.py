@@ -1,0 +1,106 @@
+"""`tandemq demo cluster`, or `make cluster`: two nodes that stay up until Ctrl-C.
+
+Here: options, addresses, commands to try. Must not be here: the nodes' flags (pair.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from node.demo.nodes import NodeFailed
+from node.demo.pair import Member, cluster
+
+EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 2, 130
+PORTS = (3301, 3302, 8081, 8082)
+_LOOK_SECONDS = 0.5
+
+
+def _say(text: str) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tandemq demo cluster", description="Two nodes on loopback that stay up until Ctrl-C."
+    )
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="keep data there (else temporary)")
+    parser.add_argument("--wal-mode", choices=("write", "fsync"), default="write")
+    parser.add_argument("--ack", choices=("local", "pair"), default="local")
+    parser.add_argument("--any-ports", action="store_true", help="free ports instead of 3301 ...")
+    return parser
+
+
+def run(argv: list[str]) -> int:
+    """Run until interrupted (130); 2 when the nodes cannot be started."""
+    options = _parser().parse_args(argv)
+    try:
+        with contextlib.ExitStack() as stack:
+            directory = options.dir or Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="tandem-cluster-"))
+            )
+            asyncio.run(_stay(options, directory))
+    except (NodeFailed, OSError) as error:
+        _say(f"error: {error}")
+        return EXIT_CANNOT_RUN
+    except KeyboardInterrupt:
+        _say("stopped")
+    return EXIT_INTERRUPTED
+
+
+async def _stay(options: argparse.Namespace, directory: Path) -> None:
+    if not options.any_ports:
+        _need(PORTS)
+    ports = (None,) * len(PORTS) if options.any_ports else PORTS
+    async with cluster(
+        directory, wal_mode=options.wal_mode, ack=options.ack, ttr=300, ports=ports
+    ) as members:
+        _tell(members, directory)
+        was_up = dict.fromkeys((member.name for member in members), True)
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for member in members:
+                if was_up[member.name] and not member.running:
+                    was_up[member.name] = False
+                    _say(f"{member.name} ended; its log is {member.directory}/node.log")
+                    _say(f"again: {member.again}")
+
+
+def _need(ports: tuple[int, ...]) -> None:
+    """Raises NodeFailed for a port somebody has: better than two nodes of which one came up."""
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise NodeFailed(
+                    f"port {port}: {error.strerror}; --any-ports takes free ones"
+                ) from (error)
+
+
+def _tell(members: tuple[Member, Member], directory: Path) -> None:
+    a, b = members
+    for member in members:
+        _say(
+            f"{member.name}: clients {member.address}, admin http://{member.admin}, "
+            f"pid {member.pid}, data {member.data}"
+        )
+    _say("try, in another terminal:")
+    for words in (
+        f"status --admin={a.admin}",
+        f"status --live --admin={b.admin}",
+        f"switchover b --dry-run --admin={a.admin}",
+        f"switchover b --admin={a.admin}",
+        f"switchover a --admin={b.admin}",
+        f"role rw --admin={b.admin}        # after kill -9 {a.pid}",
+        f"rescue list {a.data}",
+    ):
+        _say(f"  tandemq {words}")
+    _say("Ctrl-C ends both nodes")
