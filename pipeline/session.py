@@ -61,18 +61,20 @@ def build_session(
     home: where Spark may leave its own files. TANDEM_SPARK_QUICK=1: start fast and compile less,
     for tests.
     """
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     # The machine's own address would be looked up otherwise, and listened on.
     local = master is None or master.startswith("local") or "127.0.0.1" in master
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "SPARK_ENV_LOADED" not in os.environ:
+    submitted = "SPARK_SUBMIT_OPTS" in os.environ or "SPARK_ENV_LOADED" in os.environ
+    if not submitted:
         ensure_java()
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = home or Path(tempfile.gettempdir()) / f"tandemq-spark-{os.getuid()}"
     builder = SparkSession.builder.appName(name)
-    if master is not None or "SPARK_ENV_LOADED" not in os.environ:
+    if master is not None or not submitted:
         builder = builder.master(master or "local[*]")
     settings = {
         "spark.driver.memory": driver_memory,
@@ -90,6 +92,10 @@ def build_session(
     if os.environ.get("TANDEM_SPARK_QUICK") == "1":
         settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         settings["spark.log.level"] = "OFF"
+    if submitted:
+        # What spark-submit was told comes first.
+        told = SparkConf()
+        settings = {key: value for key, value in settings.items() if not told.contains(key)}
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

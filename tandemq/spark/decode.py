@@ -59,6 +59,8 @@ class Decoder:
         self.operations = operations
         self.kinds = None if operations is None else _kinds_of(operations)
         self.groups: dict[tuple[int, int], Group] = {}
+        #: By op code and tube: what appends to the group's rows.
+        self.adders: Any = ({}, {}, {}, {})
         self.pending = 0
         self.sessions: dict[bytes | None, str | None] = {None: None}
         self.constants: dict[str, Any] = {}
@@ -112,7 +114,7 @@ class Decoder:
     # -- sorting ops into groups -----------------------------------------------------------------
 
     def _collect(self, lsn: int, records: Sequence[Any], position: int) -> None:
-        kinds, groups, pending = self.kinds, self.groups, 0
+        kinds, adders, pending = self.kinds, self.adders, 0
         lsn -= 1
         try:
             for time_us, kind, session, ops in records:
@@ -125,12 +127,12 @@ class Decoder:
                     if space < SPACE_ID_FIRST or code == TERM:
                         continue
                     if code <= DELETE:
-                        key = (code, space)
-                        if key not in groups:
-                            groups[key] = Group(code, space)
+                        try:
+                            add = adders[code][space]
+                        except KeyError:
+                            add = adders[code][space] = self._group(code, space).rows.append
                         # The row of an insert, the whole op of a set, the id of a delete.
-                        value = op if code == SET else op[2]
-                        groups[key].rows.append((lsn, time_us, kind, session, value))
+                        add((lsn, time_us, kind, session, op if code == SET else op[2]))
                         pending += 1
                     elif code >= INSERT_MANY:
                         pending += self._many(lsn, time_us, kind, session, op)
@@ -188,36 +190,48 @@ class Decoder:
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         groups, self.groups, self.pending = list(self.groups.values()), {}, 0
-        tables = [
-            table
-            for group in groups
-            if group.rows and (table := self._table(group)) is not None and table.num_rows
-        ]
-        if not tables:
+        self.adders = ({}, {}, {}, {})
+        made = [one for group in groups if group.rows and (one := self._columns(group)) is not None]
+        if not made:
             return
-        if len(tables) == 1:
-            whole = tables[0].drop_columns(["_order"])
-        else:
-            joined = pa.concat_tables(tables).combine_chunks()
-            order = pc.sort_indices(joined["_order"])
-            whole = joined.drop_columns(["_order"]).take(order)
-        yield from whole.combine_chunks().to_batches(max_chunksize=4 * self.batch_rows)
+        order = pa.concat_arrays([pa.array(one.lsn, pa.int64()) for one in made])
+        order = None if len(made) == 1 else pc.sort_indices(order)
+        arrays = [self._array(made, field, order) for field in self.schema]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if self.operations is not None:
+            chosen = pa.array(
+                [name in self.operations for one in made for name in one.operations()]
+            )
+            batch = batch.filter(chosen if order is None else chosen.take(order))
+        if batch.num_rows:
+            yield batch
 
-    def _table(self, group: Group) -> pa.Table | None:
+    def _columns(self, group: Group) -> Columns | None:
         tube, driver = self.part.spaces.get(group.space, (None, ""))
-        if group.space and tube is None and group.space >= SPACE_ID_FIRST:
+        if tube is None and group.space >= SPACE_ID_FIRST:
             tube = f"#{group.space}"
         if self.tubes is not None and tube not in self.tubes:
             return None
-        columns = Columns(group, tube, driver, self.constants, self.sessions)
-        arrays = [columns.make(name, self.schema.field(name).type) for name in self.columns]
-        order = pa.array(columns.lsn, pa.int64())
-        schema = self.schema.append(pa.field("_order", pa.int64()))
-        table = pa.Table.from_arrays([*arrays, order], schema=schema)
-        if self.operations is not None:
-            chosen = self.operations
-            table = table.filter(pa.array([one in chosen for one in columns.operations()]))
-        return table
+        return Columns(group, tube, driver, self.sessions)
+
+    def _array(self, made: list[Columns], field: pa.Field, order: pa.Array | None) -> pa.Array:
+        """A column of all groups in order of LSN; what is constant or NULL is made at once."""
+        count = sum(len(one.lsn) for one in made)
+        if field.name in self.constants:
+            return pa.repeat(pa.scalar(self.constants[field.name], field.type), count)
+        values = [one.values_of(field.name) for one in made]
+        if all(value is None for value in values):
+            return pa.nulls(count, field.type)
+        parts = [
+            pa.nulls(len(one.lsn), field.type)
+            if value is None
+            else pa.repeat(pa.scalar(value, field.type), len(one.lsn))
+            if isinstance(value, str)
+            else pa.array(value, field.type)
+            for one, value in zip(made, values, strict=True)
+        ]
+        joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return joined if order is None else joined.take(order)
 
 
 def _kinds_of(operations: frozenset[str]) -> set[int] | None:

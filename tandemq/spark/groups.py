@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 import msgpack
-import pyarrow as pa
 
 from model.record import DELETE, INSERT, KIND_NAMES, SET, TRUNCATE
 
@@ -97,7 +96,6 @@ class Columns:
         group: Group,
         tube: str | None,
         driver: str,
-        constants: dict[str, Any],
         sessions: dict[bytes | None, str | None],
     ) -> None:
         self.what = group.what
@@ -105,19 +103,18 @@ class Columns:
         self.tube = tube
         self.driver = driver or None
         self.layout = LAYOUTS.get(driver, {"payload": -1})
-        self.constants = constants
         self.sessions = sessions
 
-    def make(self, name: str, kind: pa.DataType) -> pa.Array:
-        count = len(self.lsn)
-        if name in self.constants:
-            return pa.repeat(pa.scalar(self.constants[name], kind), count)
+    def values_of(self, name: str) -> Sequence[Any] | str | None:
+        """One value for each row; a text that holds for all; None where all are NULL."""
         if name == "tube":
-            return pa.repeat(pa.scalar(self.tube, kind), count)
+            return self.tube
         if name == "tube_type":
-            return pa.repeat(pa.scalar(self.driver, kind), count)
-        values = self._values(name)
-        return pa.nulls(count, kind) if values is None else pa.array(values, kind)
+            return self.driver
+        if name in ("kind", "operation", "state_from") and len(set(self.kinds)) == 1:
+            found = self._values(name)
+            return None if found is None else found[0]
+        return self._values(name)
 
     def operations(self) -> Sequence[str | None]:
         """What each row says happened, as in the column `operation`."""

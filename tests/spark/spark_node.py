@@ -14,14 +14,18 @@ import tarantool
 TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 class Node:
     """`tandemq serve` in one directory; every question is a connection of its own."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
 
