@@ -9,7 +9,7 @@ from math import isfinite, isnan
 from typing import Any
 
 from drivers.deadlines import LUA_TYPES
-from model.errors import ER_EXACT_MATCH, ER_KEY_PART_TYPE, QueueError, failure
+from model.errors import ER_EXACT_MATCH, ER_FIELD_MISSING, ER_KEY_PART_TYPE, QueueError, failure
 from model.task import INFINITY_S, NEVER_US
 
 
@@ -92,6 +92,10 @@ def task_options(value: Any, known: frozenset[str], what: str = "put") -> dict[s
     """Options of a put or a release; an unknown one must not be dropped in silence."""
     if type(value) is not dict or not value:
         return options(value, what)
+    return known_options(value, known)
+
+
+def known_options(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     if not known.issuperset(value):
         raise unknown_option(value, known)
     return value
@@ -122,6 +126,12 @@ def split_token(value: Any, what: str, only: bool) -> tuple[Any, Any]:
         task_options(given, _TOKEN, what)
     rest = {key: item for key, item in given.items() if key != "token"}
     return rest, given.get("token")
+
+
+def field_missing(field: int) -> QueueError:
+    """A put without a payload; fields are counted from 1 in the text."""
+    text = f"Tuple field {field + 1} required by space format is missing"
+    return QueueError(ER_FIELD_MISSING, text)
 
 
 _TOKEN = frozenset({"token"})

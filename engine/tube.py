@@ -15,7 +15,7 @@ from engine import arguments, attempts, keys, pause, policy, room
 from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
 from engine.expiry import past_overdue
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
-from model.errors import ER_FIELD_MISSING, QueueError, not_taken, task_not_found
+from model.errors import QueueError, not_taken, task_not_found
 from model.record import (
     KIND_ACK,
     KIND_BURY,
@@ -108,11 +108,17 @@ class Tube:
         if data is None:
             raise self.no_data()
         if opts is not None:
-            opts = arguments.task_options(opts, self.put_options)
-            if opts is not None and ("key" in opts or "window" in opts):
-                return keys.put(self, client, ticket, data, opts)
+            if type(opts) is not dict or not opts:
+                opts = arguments.options(opts, "put")
+            elif not self.task_options.issuperset(opts):
+                known = arguments.known_options(opts, self.put_options)
+                return keys.put(self, client, ticket, data, known)
         driver = self.driver
-        if driver.capacity and (self.blocked or not room.has(self, 1, len(data))):
+        if driver.capacity and (
+            self.blocked
+            or len(self.space.rows) >= driver.capacity
+            or (self.room is not None and not room.has(self, 1, len(data)))
+        ):
             return self.wait_for_room(client, ticket, data, opts)
         row = driver.put(data, opts, engine.now)
         shown = row if self.normalize is None else self.normalize(row)
@@ -378,10 +384,7 @@ class Tube:
             )
 
     def no_data(self) -> QueueError:
-        field = (2 if self.space.raw is None else self.space.raw) + 1
-        return QueueError(
-            ER_FIELD_MISSING, f"Tuple field {field} required by space format is missing"
-        )
+        return arguments.field_missing(2 if self.space.raw is None else self.space.raw)
 
     def statistics(self) -> dict[str, Any]:
         """{tasks: counts by state, calls: what was done since the node started}.

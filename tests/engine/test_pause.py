@@ -140,3 +140,18 @@ def test_a_failed_call_takes_the_pause_back(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.undo()
     assert tube.driver is tube.inner
     assert bench.call(tube.put, bench.worker(), 0, b"a")[0] == 0
+
+
+def test_the_right_to_manage_is_not_the_right_to_put() -> None:
+    bench, tube = jobs()
+    bench.call(admin.grant, bench.engine, tube, "ops", {"manage": True})
+    calls = {call for user, call in bench.engine.grants.rows if user == "ops"}
+    managed = {
+        f"queue.tube.jobs:{m}" for m in ("pause", "resume", "redrive", "bulk", "list", "info")
+    }
+    assert managed < calls
+    assert not calls & {"queue.tube.jobs:put", "queue.tube.jobs:take", "queue.tube.jobs:truncate"}
+    bench.call(admin.grant, bench.engine, tube, "worker", {"call": True})
+    calls = {call for user, call in bench.engine.grants.rows if user == "worker"}
+    assert calls & managed == {"queue.tube.jobs:list", "queue.tube.jobs:info"}
+    assert "queue.tube.jobs:finish" in calls
