@@ -6,6 +6,7 @@ One of the few places that may ask the operating system what time it is.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 #: How fast the log's clock may be pulled towards the wall: half a millisecond per second.
 SLEW_PPM = 500
@@ -16,6 +17,11 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1000
 
 
+def wall_us() -> int:
+    """Microseconds since the epoch, as the operating system has it at the moment."""
+    return time.time_ns() // 1000
+
+
 class LogClock:
     """Microseconds since the epoch, counted by the monotonic clock from where it was set.
 
@@ -24,18 +30,25 @@ class LogClock:
     log clock instead of its own: deadlines in the log are moments of that clock.
     """
 
-    def __init__(self, at_least_us: int = 0) -> None:
+    def __init__(
+        self,
+        at_least_us: int = 0,
+        wall: Callable[[], int] = wall_us,
+        mono: Callable[[], int] = monotonic_us,
+    ) -> None:
         """Start at the wall's time, or at the last time in the log if that is later."""
-        self._own_us = self._origin_us = max(time.time_ns() // 1000, at_least_us)
-        self._mono_us = monotonic_us()
+        self._wall = wall
+        self._mono = mono
+        self._own_us = self._origin_us = max(wall(), at_least_us)
+        self._mono_us = mono()
         self._slewed_us = self._mono_us
 
     def now(self) -> int:
-        return self._origin_us + time.monotonic_ns() // 1000 - self._mono_us
+        return self._origin_us + self._mono() - self._mono_us
 
     def own(self) -> int:
         """What this clock would show had it followed no other: what offsets are taken against."""
-        return self._own_us + monotonic_us() - self._mono_us
+        return self._own_us + self._mono() - self._mono_us
 
     def follow(self, offset_us: int) -> None:
         """The clock to keep is `offset_us` ahead of `own`; `now` is that clock from here on."""
@@ -43,8 +56,8 @@ class LogClock:
 
     def slew(self) -> int:
         """Pull towards the wall clock, called now and then; the difference that remains, in µs."""
-        mono = monotonic_us()
-        behind = time.time_ns() // 1000 - self.now()
+        mono = self._mono()
+        behind = self._wall() - self.now()
         bound = (mono - self._slewed_us) * SLEW_PPM // 1_000_000
         step = max(-bound, min(bound, behind))
         self._slewed_us = mono

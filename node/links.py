@@ -70,6 +70,8 @@ class Link:
 
     def receive(self, data: bytes) -> None:
         """What a read delivered. Garbage ends the link, what came before it counts."""
+        if self.ended:
+            return
         try:
             for message in self.decoder.feed(data):
                 self.take(message)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine.queue import Engine
 from model.errors import StorageError
 from model.record import Op, Record
+from node.clock import wall_us
 from replication.rescue import RescueNote, encode_rescue
 from spaces.store import ApplyError
 from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably, write_file
@@ -216,31 +217,44 @@ def open_storage(
     engine: Engine,
     random_bytes: Callable[[int], bytes],
     log: Callable[[str], None],
+    disk: Disk | None = None,
 ) -> Storage:
-    """Lock, verify and load a data directory; a new one is made.
+    """Lock, verify and load a data directory; a new one is made. `disk`: another than its files.
 
     Raises `StorageError` naming file, position and reason.
     """
-    disk = FileDisk(settings.data_dir)
+    if disk is not None:
+        return _open(settings, engine, random_bytes, log, disk)
+    files = FileDisk(settings.data_dir)
     try:
-        meta = read_meta(disk)
-        cluster = meta.cluster if meta is not None else random_bytes(16)
-        node = meta.node if meta is not None else random_bytes(16)
-        open_meta(disk, cluster, node, time.time_ns() // 1000)
-        began = time.perf_counter()
-        sink = _Sink(engine, str(settings.data_dir))
-        recovered = recover(disk, sink, strict_commit=settings.wal.mode == "fsync")
-        engine.lsn = recovered.last_lsn
-        engine.now = recovered.last_time_us
-        for line in recovered.reports:
-            log(line)
-        if recovered.records or recovered.snapshot:
-            log(
-                f"recovered up to LSN {recovered.last_lsn}: snapshot "
-                f"{recovered.snapshot or 'none'}, {recovered.records} records, "
-                f"{time.perf_counter() - began:.2f} s"
-            )
-        return Storage(settings, engine, disk, recovered)
+        return _open(settings, engine, random_bytes, log, files)
     except BaseException:
-        disk.release()
+        files.release()
         raise
+
+
+def _open(
+    settings: Settings,
+    engine: Engine,
+    random_bytes: Callable[[int], bytes],
+    log: Callable[[str], None],
+    disk: Disk,
+) -> Storage:
+    meta = read_meta(disk)
+    cluster = meta.cluster if meta is not None else random_bytes(16)
+    node = meta.node if meta is not None else random_bytes(16)
+    open_meta(disk, cluster, node, wall_us())
+    began = time.perf_counter()
+    sink = _Sink(engine, disk.where)
+    recovered = recover(disk, sink, strict_commit=settings.wal.mode == "fsync")
+    engine.lsn = recovered.last_lsn
+    engine.now = recovered.last_time_us
+    for line in recovered.reports:
+        log(line)
+    if recovered.records or recovered.snapshot:
+        log(
+            f"recovered up to LSN {recovered.last_lsn}: snapshot "
+            f"{recovered.snapshot or 'none'}, {recovered.records} records, "
+            f"{time.perf_counter() - began:.2f} s"
+        )
+    return Storage(settings, engine, disk, recovered)

@@ -1,0 +1,282 @@
+"""Producers and workers: real IPROTO bytes, deadlines, fail-over, and honest notes of outcomes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+from sim_node import SimNode, _Of
+from sim_world import MS, SECOND, Network, Stream, World
+
+CALL, KEY_FUNCTION, KEY_TUPLE, KEY_DATA, KEY_ERROR = 0x0A, 0x22, 0x21, 0x30, 0x31
+#: How long a client waits for a reply before it gives the connection up.
+DEADLINE_US = 3 * SECOND
+
+Script = Generator[Any, Any, None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """ok: the values; error: (code, text); neither: nobody knows (the connection went first)."""
+
+    ok: list[Any] | None = None
+    error: tuple[int, str] | None = None
+    op: Any = None
+
+    @property
+    def unknown(self) -> bool:
+        return self.ok is None and self.error is None
+
+
+@dataclass(slots=True)
+class Op:
+    """One call as the client saw it. Times in µs of the world; end None: never answered."""
+
+    client: str
+    kind: str
+    node: str
+    key: Any
+    began: int
+    ended: int | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+    task_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    name: str
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    node: str
+
+
+class Client:
+    """Runs a script; one call at a time. Yield Call, Sleep or Connect; get what came of it."""
+
+    def __init__(
+        self, world: World, network: Network, machines: dict[str, SimNode], name: str
+    ) -> None:
+        self.world = world
+        self.network = network
+        self.machines = machines
+        self.name = name
+        self.stopped = False
+        self.connected_to: str | None = None
+        self._generation = 0
+        self._out: Stream | None = None
+        self._waiting: int | None = None
+        self._sync = 0
+        self._buffer = b""
+        self._script: Script | None = None
+
+    def run(self, script: Script) -> None:
+        self._script = script
+        self._advance(None)
+
+    def deliver(self, call: Callable[[], None]) -> None:
+        call()
+
+    def _advance(self, value: Any) -> None:
+        assert self._script is not None
+        try:
+            wanted = self._script.send(value)
+        except StopIteration:
+            self.stopped = True
+            return
+        if isinstance(wanted, Sleep):
+            self.world.after(wanted.us, lambda: self._advance(None))
+        elif isinstance(wanted, Connect):
+            self.disconnect()
+            self.world.after(self.network.delay(), lambda: self._connect(wanted.node))
+        else:
+            self._call(wanted)
+
+    def _connect(self, name: str) -> None:
+        node = self.machines[name]
+        if not node.alive or node.paused:
+            self._advance(False)
+            return
+        self._generation += 1
+        self._buffer = b""
+        generation = self._generation
+
+        def mine(call: Callable[[Any], None]) -> Callable[[Any], None]:
+            return lambda value: call(value) if self._generation == generation else None
+
+        reset = mine(lambda _none: self._lost())
+        back = Stream(self.network, (name, self.name), self, mine(self._got), lambda: reset(None))
+        connection = node.accept(back, self.name)
+        process = _Of(node, node.incarnation)
+        self._out = Stream(
+            self.network,
+            (self.name, name),
+            process,
+            lambda data: node.received(connection, data),
+            lambda: node.lost(connection),
+        )
+        self.connected_to = name
+        self._advance(True)
+
+    def disconnect(self) -> None:
+        self._generation += 1
+        self.connected_to = None
+        self._waiting = None
+        if self._out is not None:
+            self._out.close()
+            self._out = None
+
+    def _call(self, call: Call) -> None:
+        if self._out is None:
+            self.world.after(1, lambda: self._advance(Outcome()))
+            return
+        self._sync += 1
+        sync = self._waiting = self._sync
+        packet = msgpack.packb({0: CALL, 1: sync})
+        packet += msgpack.packb({KEY_FUNCTION: call.name, KEY_TUPLE: list(call.args)})
+        self._out.write(b"\xce" + struct.pack(">I", len(packet)) + packet)
+        self.world.after(DEADLINE_US, lambda: self._overdue(sync))
+
+    def _overdue(self, sync: int) -> None:
+        if self._waiting == sync:
+            self._lost()
+
+    def _lost(self) -> None:
+        waited = self._waiting is not None
+        self.disconnect()
+        if waited:
+            self._advance(Outcome())
+
+    def _got(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 5:
+            length = int.from_bytes(self._buffer[1:5], "big")
+            if len(self._buffer) < 5 + length:
+                return
+            packet, self._buffer = self._buffer[5 : 5 + length], self._buffer[5 + length :]
+            unpacker = msgpack.Unpacker(strict_map_key=False, raw=True)
+            unpacker.feed(packet)
+            header, body = unpacker.unpack(), unpacker.unpack()
+            if header[1] != self._waiting:
+                continue
+            self._waiting = None
+            code = header[0] & 0x7FFF
+            if code:
+                self._advance(Outcome(error=(code, body[KEY_ERROR].decode())))
+            else:
+                self._advance(Outcome(ok=body.get(KEY_DATA, [])))
+
+
+class History:
+    """What all clients saw, in the order in which it began."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+
+    def note(self, client: Client, kind: str, key: Any) -> Op:
+        op = Op(client.name, kind, client.connected_to or "", key, client.world.now)
+        self.ops.append(op)
+        return op
+
+
+def noted(history: History, client: Client, kind: str, key: Any, call: Call) -> Script:
+    """A call with a line in the history. Gives its outcome."""
+    op = history.note(client, kind, key)
+    outcome = yield call
+    op.ended, op.outcome, outcome.op = client.world.now, outcome, op
+    return outcome  # type: ignore[return-value]
+
+
+def _find_node(client: Client, first: int) -> Script:
+    """Connect to some node; wait a little after each round of failures."""
+    names = list(client.machines)
+    turn = first
+    while not (yield Connect(names[turn % len(names)])):
+        turn += 1
+        yield Sleep(client.world.chance.randint(20 * MS, 200 * MS))
+
+
+def producer(
+    client: Client, history: History, tube: str, numbers: range, pause_us: int
+) -> Script:
+    """Put each number once; an unknown outcome is left unknown."""
+    chance = client.world.chance
+    turn = chance.randrange(2)
+    for number in numbers:
+        while True:
+            if client.connected_to is None:
+                yield from _find_node(client, turn)
+            opts = {"utube": f"u{number % 3}"} if tube.startswith("utube") else {}
+            call = Call(f"queue.tube.{tube}:put", (number, opts))
+            outcome = yield from noted(history, client, "put", (tube, number), call)
+            if outcome.unknown or outcome.ok is not None:
+                break
+            # Refused: for sure not done. The other node may serve.
+            turn += 1
+            client.disconnect()
+            yield Sleep(chance.randint(10 * MS, 150 * MS))
+        yield Sleep(chance.randint(1 * MS, pause_us))
+
+
+def worker(client: Client, history: History, tube: str, hold_us: int) -> Script:
+    """Take, hold, ack; keep the session over reconnects, so that what is in hand can be acked."""
+    chance = client.world.chance
+    turn = chance.randrange(2)
+    session: bytes | None = None
+    holding: tuple[int, Any] | None = None
+    while True:
+        if client.connected_to is None:
+            yield from _find_node(client, turn)
+            args = (session,) if session is not None else ()
+            outcome = yield Call("queue.identify", args)
+            if outcome.error is not None and "unknown" in outcome.error[1]:
+                session, holding = None, None
+                continue_without = yield Call("queue.identify", ())
+                outcome = continue_without
+            if outcome.ok is None:
+                turn += 1
+                client.disconnect()
+                yield Sleep(chance.randint(20 * MS, 200 * MS))
+                continue
+            session = outcome.ok[0]
+        if holding is None:
+            call = Call(f"queue.tube.{tube}:take", (chance.choice([0, 0.2, 1]),))
+            outcome = yield from noted(history, client, "take", (tube, None), call)
+            if outcome.ok and outcome.ok[0]:
+                task = outcome.ok[0]
+                holding = (task[0], task[2])
+                outcome.op.key, outcome.op.task_id = (tube, task[2]), task[0]
+                yield Sleep(chance.randint(1 * MS, hold_us))
+            elif outcome.unknown:
+                # The old session may hold a task nobody knows of: let it expire.
+                session = None
+                client.disconnect()
+            elif outcome.ok is None:
+                turn += 1
+                client.disconnect()
+            else:
+                yield Sleep(chance.randint(5 * MS, 100 * MS))
+            continue
+        task_id, number = holding
+        verb = "release" if chance.random() < 0.1 else "ack"
+        call = Call(f"queue.tube.{tube}:{verb}", (task_id,))
+        outcome = yield from noted(history, client, verb, (tube, number), call)
+        if outcome.unknown:
+            # Perhaps done, perhaps not: asked again it is either still in hand or gone.
+            client.disconnect()
+        elif outcome.ok is not None or (outcome.error and outcome.error[0] != 7):
+            holding = None
+        else:
+            turn += 1
+            client.disconnect()
+            yield Sleep(chance.randint(10 * MS, 100 * MS))

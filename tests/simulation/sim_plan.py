@@ -1,0 +1,117 @@
+"""What goes wrong in a scenario, and when: a list made from the seed before anything runs."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from sim_world import MS, SECOND
+
+RUN_US = 10 * SECOND
+NODES = ("a", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """at: µs from the start of the faults; lasts: µs until it is undone, for what can be."""
+
+    at: int
+    kind: str
+    node: str = ""
+    lasts: int = 0
+    value: Any = None
+
+    def __str__(self) -> str:
+        what = " ".join(str(part) for part in (self.kind, self.node, self.value or "") if part)
+        lasts = f" for {self.lasts / SECOND:.3f} s" if self.lasts else ""
+        return f"{self.at / SECOND:.3f} {what}{lasts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a scenario does by itself. tubes: name -> type."""
+
+    seed: int
+    wal_mode: str
+    ack: str
+    solo_after: float | None
+    ttr: float
+    tubes: tuple[str, ...]
+    workers: int
+    actions: tuple[Action, ...]
+
+    def __str__(self) -> str:
+        head = (
+            f"seed {self.seed}: wal {self.wal_mode}, ack {self.ack}, solo_after {self.solo_after}, "
+            f"ttr {self.ttr}, tubes {', '.join(self.tubes)}, {self.workers} workers"
+        )
+        return "\n".join([head, *(f"  {action}" for action in self.actions)])
+
+
+#: (kind, how often it is drawn).
+_KINDS = (
+    ("switch", 6),
+    ("promote", 2),
+    ("force", 3),
+    ("demote", 1),
+    ("kill", 4),
+    ("power", 3),
+    ("pause", 2),
+    ("cut", 3),
+    ("cut_out", 1),
+    ("cut_in", 1),
+    ("drop_clients", 2),
+    ("skew", 1),
+    ("snapshot", 2),
+    ("disk_error", 2),
+)
+
+
+def make_plan(seed: int) -> Plan:
+    chance = Random(seed)
+    wal_mode = chance.choice(("write", "fsync"))
+    ack = chance.choice(("local", "local", "pair"))
+    drawn: list[str] = []
+    for kind, weight in _KINDS:
+        if kind == "power" and wal_mode == "write":
+            # A power cut may take what was acknowledged in write mode: that mode says so.
+            continue
+        drawn += [kind] * weight
+    actions: list[Action] = []
+    at = chance.randint(0, 500 * MS)
+    while at < RUN_US:
+        actions.append(_action(chance, chance.choice(drawn), at))
+        quiet = chance.random() < 0.25
+        close = chance.random() < 0.4
+        at += chance.randint(1, 30 * MS) if close else chance.randint(200 * MS, 2 * SECOND)
+        if quiet:
+            at += 2 * SECOND
+    return Plan(
+        seed,
+        wal_mode,
+        ack,
+        chance.choice((0.5, 1.0, None)) if ack == "pair" else 5.0,
+        chance.choice((1.0, 5.0)),
+        tuple(chance.sample(("fifo", "fifottl", "utube", "utubettl"), 2)),
+        chance.randint(1, 3),
+        tuple(actions),
+    )
+
+
+def _action(chance: Random, kind: str, at: int) -> Action:
+    node = chance.choice(NODES)
+    lasts, value = 0, None
+    if kind in ("kill", "power", "pause", "cut", "cut_out", "cut_in"):
+        lasts = chance.randint(5 * MS, 4 * SECOND)
+    if kind in ("kill", "power"):
+        # Whoever restarts a node may have changed its configuration.
+        value = chance.choice(("same", "same", "writable", "read-only"))
+    elif kind == "skew":
+        value = chance.randint(-600, 600)
+    elif kind == "disk_error":
+        operation = chance.choice(("sync", "append"))
+        value = (operation, chance.choice((errno.EIO, errno.ENOSPC)), chance.randint(1, 4))
+        lasts = chance.randint(5 * MS, 2 * SECOND)
+    return Action(at, kind, node, lasts, value)

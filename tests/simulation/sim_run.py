@@ -1,0 +1,54 @@
+"""`python tests/simulation/sim_run.py SEED [COUNT]`: replay one scenario, or run many."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+
+from sim_checks import Violation
+from sim_plan import make_plan
+from sim_scenario import Scenario
+
+#: A scenario that takes longer is told of.
+SLOW_SECONDS = 3.0
+
+
+def explain(scenario: Scenario, violation: Violation) -> str:
+    lines = "\n".join(scenario.world.lines)
+    return (
+        f"{scenario.plan}\n{lines}\n{violation}\n"
+        f"replay: .venv/bin/python tests/simulation/sim_run.py {scenario.plan.seed}"
+    )
+
+
+def main(first: int, count: int) -> int:
+    began = time.perf_counter()
+    events = ops = failures = 0
+    for seed in range(first, first + count):
+        scenario = Scenario(make_plan(seed))
+        started = time.perf_counter()
+        try:
+            scenario.run()
+        except Violation as violation:
+            failures += 1
+            text = explain(scenario, violation) if count == 1 else f"seed {seed}: {violation}"
+            print(text, flush=True)
+            if count == 1:
+                raise
+        if (took := time.perf_counter() - started) > SLOW_SECONDS:
+            print(f"seed {seed} took {took:.1f} s, {scenario.world.events} events", flush=True)
+        events += scenario.world.events
+        ops += len(scenario.history.ops)
+    seconds = time.perf_counter() - began
+    print(
+        f"{count} scenarios, {ops} operations, {events} events, {failures} failures, "
+        f"{seconds:.1f} s, {count / seconds:.1f}/s"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1))

@@ -1,0 +1,234 @@
+"""One scenario: a cluster under load and faults, then healed, drained and checked."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from sim_checks import Violation, check_end, check_history
+from sim_clients import Client, History, producer, worker
+from sim_node import SimNode
+from sim_plan import NODES, Action, Plan
+from sim_world import MS, SECOND, Network, World
+
+PUTS = 40
+
+
+class Scenario:
+    """Built from a plan; `run` raises `Violation` with everything needed to understand it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        self.network = Network(self.world)
+        self.history = History()
+        self.clients: list[Client] = []
+        self.restarts: dict[str, bool] = {}
+        self.machines: dict[str, SimNode] = {}
+        for name in NODES:
+            peers = [other for other in NODES if other != name]
+            node = SimNode(self.world, self.network, name, peers)
+            node.machines = self.machines
+            node.options = {
+                "wal_mode": plan.wal_mode,
+                "ttr": plan.ttr,
+                "replication": {"ack": plan.ack, "solo_after": plan.solo_after},
+            }
+            node.read_only = name != "a"
+            self.machines[name] = node
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            self._begin()
+            self._load()
+            for action in self.plan.actions:
+                self.world.after(action.at, partial(self._do, action))
+            self.world.run(self.world.now + self.plan.actions[-1].at + SECOND)
+            self._heal()
+            self._drain()
+            check_history(self.history, self.machines, self.plan)
+            check_end(self.machines)
+        except Violation:
+            raise
+        except Exception as error:
+            import traceback
+            raise Violation("".join(traceback.format_exception(error))) from error
+
+    def _begin(self) -> None:
+        a = self.machines["a"]
+        for node in self.machines.values():
+            node.start()
+        self._until(lambda: a.core.state == "RUNNING", 30, "a does not begin to serve")
+        for kind in self.plan.tubes:
+            boss = Client(self.world, self.network, self.machines, "boss")
+            boss.run(_create(boss, kind))
+            self._until(lambda boss=boss: boss.stopped, 10, f"tube {kind} is not created")
+
+    def _load(self) -> None:
+        for number, tube in enumerate(self.plan.tubes):
+            client = self._client(f"p{number}")
+            client.run(producer(client, self.history, tube, range(PUTS), 400 * MS))
+        for number in range(self.plan.workers):
+            client = self._client(f"w{number}")
+            tube = self.plan.tubes[number % len(self.plan.tubes)]
+            client.run(worker(client, self.history, tube, 600 * MS))
+
+    def _client(self, name: str) -> Client:
+        client = Client(self.world, self.network, self.machines, name)
+        self.clients.append(client)
+        return client
+
+    def _until(self, reached: Any, seconds: float, what: str) -> None:
+        if not self.world.run_while(lambda: not reached(), seconds):
+            raise Violation(f"liveness: {what} within {seconds:g} s")
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def _do(self, action: Action) -> None:
+        self.world.say(f"* {action}")
+        node = self.machines[action.node]
+        other = self.machines[next(name for name in NODES if name != action.node)]
+        after = self.world.after
+        match action.kind:
+            case "switch":
+                self._switch(node, other)
+            case "promote" | "force" | "demote":
+                if node.alive:
+                    node.wish(action.kind == "demote", force=action.kind == "force")
+            case "kill" | "power":
+                if node.alive:
+                    (node.kill if action.kind == "kill" else node.power_cut)()
+                after(action.lasts, partial(self._restart, node, action.value))
+            case "pause":
+                node.pause()
+                after(action.lasts, node.resume)
+            case "cut" | "cut_out" | "cut_in":
+                out, into = (node.name, other.name), (other.name, node.name)
+                ways = {"cut": (out, into), "cut_out": (out,), "cut_in": (into,)}[action.kind]
+                for way in ways:
+                    self.network.set_cut(*way, True)
+                    after(action.lasts, partial(self.network.set_cut, *way, False))
+            case "drop_clients":
+                for client in self.clients:
+                    if client.connected_to == node.name:
+                        client._lost()
+            case "skew":
+                node.skew_us = action.value * SECOND
+            case "snapshot":
+                if node.alive and not node.paused:
+                    node.snapshot()
+            case "disk_error":
+                operation, error, nth = action.value
+                node.disk.fail(operation, nth, error)
+                after(action.lasts, partial(self._restart, node, "same"))
+            case _:
+                raise AssertionError(action.kind)
+
+    def _switch(self, target: SimNode, source: SimNode) -> None:
+        """The planned flip, as an operator's tool does it; back again when it fails."""
+        if not (source.alive and target.alive and source.core.state == "RUNNING"):
+            return
+
+        def stopped(settled: Any) -> None:
+            if settled is not None and settled.ok and target.alive:
+                target.wish(False, done=begun)
+
+        def begun(settled: Any) -> None:
+            if (settled is None or not settled.ok) and source.alive:
+                source.wish(False)
+
+        source.wish(True, done=stopped)
+
+    def _restart(self, node: SimNode, change: str) -> None:
+        if node.alive:
+            return
+        if change != "same":
+            node.read_only = change == "read-only"
+        node.start()
+
+    # -- after the faults ------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        self.world.say("* heal")
+        self.network.heal()
+        nodes = list(self.machines.values())
+        for node in nodes:
+            node.disk._faults.clear()
+            node.resume()
+            if not node.alive:
+                node.start()
+        # A person looks at what came of it and promotes one, if none or both want to.
+        for attempt in range(6):
+            if self.world.run_while(lambda: not self._in_step(), 8.0):
+                return
+            self._promote_best(forced=attempt > 0)
+            self.world.run(self.world.now + 12 * SECOND)
+        raise Violation(f"liveness: no single master in step: {self._states()}")
+
+    def _promote_best(self, forced: bool) -> None:
+        nodes = [node for node in self.machines.values() if node.alive]
+        best = max(
+            nodes,
+            key=lambda n: (
+                n.core.state == "RUNNING",
+                n.engine.store.lineage[-1][0] if n.engine.store.lineage else 0,
+                n.engine.lsn,
+            ),
+        )
+        for node in nodes:
+            if node is not best:
+                node.wish(True)
+        self.world.run(self.world.now + SECOND)
+        self.world.say(f"* promote {best.name}{' by force' if forced else ''}")
+        best.wish(False, force=forced)
+
+    def _in_step(self) -> bool:
+        nodes = list(self.machines.values())
+        states = sorted(node.core.state for node in nodes if node.alive)
+        if len(states) != len(nodes) or states.count("RUNNING") != 1:
+            return False
+        first, *others = nodes
+        return all(
+            node.engine.lsn == first.engine.lsn
+            and node.engine.store.lineage == first.engine.store.lineage
+            and node.wal.durable_lsn == node.wal.written_lsn
+            for node in (first, *others)
+        )
+
+    def _states(self) -> str:
+        return "; ".join(
+            f"{n.name} {n.core.state} lsn {n.engine.lsn} {n.role.fiber.ro_reason}"
+            if n.alive
+            else f"{n.name} is down"
+            for n in self.machines.values()
+        )
+
+    def _drain(self) -> None:
+        """Everything still to be done is done: by the workers, in peace."""
+        for number, tube in enumerate(self.plan.tubes):
+            client = self._client(f"d{number}")
+            client.run(worker(client, self.history, tube, 5 * MS))
+
+        def busy() -> bool:
+            running = [n for n in self.machines.values() if n.alive and n.core.state == "RUNNING"]
+            if len(running) != 1 or any(not c.stopped for c in self.clients if c.name[0] == "p"):
+                return True
+            tubes = running[0].engine.tubes
+            return any(tube.space.rows for tube in tubes.values())
+
+        # A producer may have all its numbers before it; a session may still have to expire.
+        if not self.world.run_while(busy, 60 + 10 * self.plan.ttr):
+            raise Violation(f"liveness: tasks are left: {self._states()}")
+        self.world.run(self.world.now + SECOND)
+        self._until(self._in_step, 15, "the replica is not in step")
+
+
+def _create(client: Client, kind: str):  # type: ignore[no-untyped-def]
+    from sim_clients import Call, Connect, Sleep
+
+    while not (yield Connect("a")):
+        yield Sleep(10 * MS)
+    outcome = yield Call("queue.create_tube", (kind, kind))
+    assert outcome.ok, outcome
