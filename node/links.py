@@ -62,6 +62,10 @@ class Link:
         #: The peer's end of log and whether it writes, newer than its last heartbeat.
         self.peer_lsn = 0
 
+    @property
+    def name(self) -> str:
+        return self.address
+
     def send(self, *messages: Message) -> None:
         if self.ended:
             return

@@ -69,6 +69,8 @@ class Peering:
         self.replica = Replica(self)
         self.window_bytes = self.settings.replication.window_bytes
         self.closing = False
+        #: Why the last link to each end was over, as last logged.
+        self._told: dict[str, str] = {}
         role.links = self
         self.wal.on_durable = self._durable
         self.wal.on_commit = self._committed
@@ -152,13 +154,23 @@ class Peering:
             peer = self.peers[link.address]
             if peer.link is link:
                 peer.ended(link, self.mono())
-        if link.problem and not self.closing and not getattr(link, "probe", False):
-            who = "downstream" if isinstance(link, Feed) else "upstream"
-            self.say(f"link to {who} {self._name(link)} ended: {link.problem}")
+        self._tell_end(link)
         self.peer_changed()
 
-    def _name(self, link: Link) -> str:
-        return getattr(link, "name", link.address)
+    def _tell_end(self, link: Link) -> None:
+        """One line for each cause, not for each retry; a link that stood makes it news again."""
+        if not link.problem or self.closing or (isinstance(link, Follow) and link.probe):
+            return
+        end = f"{'downstream' if isinstance(link, Feed) else 'upstream'} {link.name}"
+        if self._told.get(end) != link.problem:
+            self._told[end] = link.problem
+            self.say(f"link to {end} ended: {link.problem}")
+
+    def stands(self, link: Link, what: str) -> None:
+        """Frames begin to flow over a link."""
+        end = f"{'downstream' if isinstance(link, Feed) else 'upstream'} {link.name}"
+        self._told.pop(end, None)
+        self.say(what)
 
     def _feed_of(self, gone: Feed) -> Feed | None:
         """Another live link to the same downstream."""
@@ -319,6 +331,8 @@ class Peering:
         for other in list(self.feeds):
             if other is not feed and other.hello and other.hello.node_id == feed.hello.node_id:
                 other.end(AGAIN, "the same node has connected again")
+        if feed.relay is not None:
+            self.stands(feed, f"feeding {feed.name} from LSN {feed.relay.next_lsn}")
         if feed.relay is not None and self.wal.gate is not None:
             self.wal.gate.link_up(feed.hello.node_id)
         if feed.bootstrapping:

@@ -113,6 +113,8 @@ class Replica:
         peer = self.peering.peers[link.address]
         peer.tried, peer.problem, peer.refused = True, "", 0
         peer.name, peer.node_id = welcome.node_name, welcome.node_id
+        if link.applier.feeding and not link.probe:
+            self.peering.stands(link, f"following {link.name} from LSN {welcome.lsn}")
         if (
             link.applier.feeding
             and self.peering.blank

@@ -147,8 +147,7 @@ def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     """The follower's end is not on the winning lineage. Unless it must not be given up."""
     lost = min(hello.acked_mark, hello.last_lsn)
     if fork < lost and not upstream.accept_loss:
-        parted = upstream.lineage.term_at(fork + 1) if fork < upstream.last_lsn else None
-        if parted is None or not parted.solo:
+        if not _decided_since(upstream, fork):
             # KIP-966: a log that came back shorter than what was acknowledged must not lead.
             return refuse(
                 upstream,
@@ -158,6 +157,16 @@ def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
             )
     reason = f"the logs part after LSN {fork}, yours goes on to {hello.last_lsn}"
     return _welcome(upstream, REWIND, fork, 0, reason)
+
+
+def _decided_since(upstream: Upstream, fork: int) -> bool:
+    """Some term of the upstream from the fork on is solo: it was opened in the knowledge that
+    acknowledged records may be elsewhere, by force or because nobody else could be reached.
+    """
+    parted = upstream.lineage.term_at(fork + 1) if fork < upstream.last_lsn else None
+    if parted is not None and parted.solo:
+        return True
+    return any(term.solo for term in upstream.lineage if term.start_lsn > fork)
 
 
 def _welcome(

@@ -121,16 +121,20 @@ class QueueStateFiber:
         notes = self.notes
         while True:
             wish, retry_us = notes.wish, notes.retry_us
+            due_us = None
             if wish.read_only:
                 self._settle(True, "")
             elif notes.fault or notes.hold:
+                # Only another wish leads out of this: no retry is due, whatever was planned.
                 self._settle(False, self.ro_reason)
             elif retry_us is None or self._now >= retry_us:
                 again = f", attempt {notes.attempts + 1}" if notes.attempts else ""
                 notes.retry_us = None
                 self._fire(Event.GO_WRITABLE, ("forced" if wish.force else "asked for") + again)
                 return
-            yield from self._input(notes.retry_us)
+            else:
+                due_us = retry_us
+            yield from self._input(due_us)
 
     def _startup(self) -> _Walk:
         self._promoted = self.notes.reigning = False

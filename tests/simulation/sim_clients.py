@@ -84,11 +84,18 @@ class Client:
         self._script = script
         self._advance(None)
 
+    def retire(self) -> None:
+        """The program ends: its connection goes, nothing of it is answered any more."""
+        self.disconnect()
+        self.stopped = True
+
     def deliver(self, call: Callable[[], None]) -> None:
         call()
 
     def _advance(self, value: Any) -> None:
         assert self._script is not None
+        if self.stopped:
+            return
         try:
             wanted = self._script.send(value)
         except StopIteration:

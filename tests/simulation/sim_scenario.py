@@ -182,6 +182,10 @@ class Scenario:
                 node.wish(True)
         self.world.run(self.world.now + SECOND)
         self.world.say(f"* promote {best.name}{' by force' if forced else ''}")
+        if forced and best.core.state == "RUNNING":
+            # Force is a decision about a new term: the old one ends first.
+            best.wish(True)
+            self.world.run(self.world.now + SECOND)
         best.wish(False, force=forced)
 
     def _in_step(self) -> bool:
@@ -206,7 +210,14 @@ class Scenario:
         )
 
     def _drain(self) -> None:
-        """Everything still to be done is done: by the workers, in peace."""
+        """Everything still to be done is done, in peace, by new workers.
+
+        The old ones end: one whose ack was cut by a forced promotion may hold, unknowingly and
+        for as long as it lives, a task that it finished.
+        """
+        for client in self.clients:
+            if client.name[0] == "w":
+                client.retire()
         for number, tube in enumerate(self.plan.tubes):
             client = self._client(f"d{number}")
             client.run(worker(client, self.history, tube, 5 * MS))
