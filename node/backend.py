@@ -140,7 +140,7 @@ class NodeBackend:
             durable_lsn=self.wal.durable_lsn,
             wal_mode=settings.wal.mode,
             ack=settings.replication.ack,
-            solo=bool(lineage and lineage[-1][5]) and state == "RUNNING" and bool(settings.peers),
+            solo=self.wal.gate is not None and self.wal.gate.solo,
             started=core.started_us / 1e6,
             uptime_seconds=max(0.0, (self.role.now() - core.started_us) / 1e6),
             connections=len(core.connections),

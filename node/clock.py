@@ -54,6 +54,10 @@ class LogClock:
         """The clock to keep is `offset_us` ahead of `own`; `now` is that clock from here on."""
         self._origin_us = self._own_us + offset_us
 
+    def at_least(self, moment_us: int) -> None:
+        """Go on from a moment of the log that this clock has not reached: time must not stand."""
+        self._origin_us += max(0, moment_us - self.now())
+
     def slew(self) -> int:
         """Pull towards the wall clock, called now and then; the difference that remains, in µs."""
         mono = self._mono()

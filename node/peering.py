@@ -241,12 +241,19 @@ class Peering:
             peers=peer_facts(self.peers.values(), self.feeds, known, now),
         )
 
+    @property
+    def may_go_alone(self) -> bool:
+        """Pair mode may acknowledge without a replica although no operator says so."""
+        return self.settings.replication.solo_after is not None
+
     def _solo_after_us(self) -> int | None:
         seconds = self.settings.replication.solo_after
         return None if seconds is None else int(seconds * 1e6)
 
     def stop_following(self) -> None:
         self.following = False
+        # The last master's clock may be ahead of what was heard of it.
+        self.clock.at_least(self.core.engine.now)
         self._end_follows(f"{self.settings.name} is about to reign")
 
     def _end_follows(self, reason: str) -> None:
@@ -263,8 +270,11 @@ class Peering:
         self._end_follows(f"{self.settings.name} follows again")
         self.redial()
 
-    def term_opened(self, term: tuple[Any, ...]) -> None:
-        """This node opened a term: it reigns, and in pair mode asks replicas to confirm."""
+    def term_opened(self, term: tuple[Any, ...], alone: bool) -> None:
+        """This node opened a term: it reigns, and in pair mode asks replicas to confirm.
+
+        alone: in pair mode, not even that; somebody decided so.
+        """
         wal, now = self.wal, self.mono()
         wal.following = False
         if self.settings.replication.ack == PAIR:
@@ -274,7 +284,7 @@ class Peering:
                 for feed in self.feeds:
                     if feed.hello is not None and feed.relay is not None:
                         gate.link_up(feed.hello.node_id)
-            gate.open_term(term[1], term[5], now)
+            gate.open_term(term[1], alone, now)
             gate.own(wal.durable_lsn, now)
             wal.gate = gate
         for feed in [feed for feed in self.feeds if feed.idle]:

@@ -16,7 +16,7 @@ from model.record import Op, Record
 from node.clock import wall_us
 from replication.rescue import RescueNote, encode_rescue
 from spaces.store import ApplyError
-from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably, write_file
+from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably, write_file
 from storage.files import FileDisk
 from storage.log import Log
 from storage.meta import Meta, open_meta, read_meta, replace_meta
@@ -113,6 +113,9 @@ class Storage:
                     remove_durably(disk, name)
             log.truncate_from(to_lsn + 1)
         else:
+            # The records before the log's first are in the snapshot only: it is kept, too.
+            for name in snapshot_names(disk)[:1]:
+                disk.rename(name, RESCUE_PREFIX + name)
             log.truncate_from(log.first_lsn)
             wipe(disk)
         self._load()

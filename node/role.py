@@ -193,7 +193,8 @@ class RoleKeeper:
                 )
                 self._promote(term)
                 self._inbox.append(fx.TermOpened(step.number, term[1]))
-                self.links.term_opened(term)
+                alone = step.solo and (self.links.may_go_alone or self.fiber.notes.wish.force)
+                self.links.term_opened(term, alone)
             case fx.AwaitCommit():
                 self._await(step.step)
                 return
@@ -266,7 +267,7 @@ class RoleKeeper:
             return
         engine.open_term(term)
         self.feed(fx.TermOpened(term[0], term[1]))
-        self.links.term_opened(term)
+        self.links.term_opened(term, solo)
         self.flush()
 
     def _await(self, step: int) -> None:

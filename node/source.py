@@ -67,7 +67,14 @@ class Source:
             self.wal.advance()
 
     def retained_lsn(self) -> int | None:
-        """The first record some downstream still needs; None when there is none."""
+        """The first record some downstream still needs; None when there is none.
+
+        A peer that was not heard of since this node began may need anything, and may even have
+        parted from this log: what is not in it any more could not be rescued.
+        """
+        known = {peer.node_id for peer in self.peering.peers.values()}
+        if not known <= self.passed.keys():
+            return self.peering.log.first_lsn
         wanted = list(self.passed.values())
         wanted += [
             feed.relay.acked_lsn

@@ -54,7 +54,9 @@ def _number(raw: Any) -> int:
     return value if isinstance(value, int) else -1
 
 
-def check_history(history: History, machines: dict[str, SimNode], plan: Plan) -> None:
+def check_history(
+    history: History, machines: dict[str, SimNode], plan: Plan, forced: bool
+) -> None:
     """C1 total queue, C3 finality of acks, C4 no stale finish, C8 rescue accounting."""
     rescued = Rescued(machines)
     master = next(node for node in machines.values() if node.core.state == "RUNNING")
@@ -73,8 +75,8 @@ def check_history(history: History, machines: dict[str, SimNode], plan: Plan) ->
             raise Violation(f"C1: {key} was never put and came out")
         _check_lost(key, ops, cut)
         _check_twice(key, ops, cut)
-    if plan.ack == "pair" and plan.solo_after is None and rescued.files:
-        _check_pair(by_key, spaces, rescued, plan)
+    if plan.ack == "pair" and plan.solo_after is None and not forced:
+        _check_pair(by_key, spaces, rescued)
 
 
 def _check_lost(key: tuple[str, int], ops: list[Op], cut: bool) -> None:
@@ -103,7 +105,7 @@ def _check_twice(key: tuple[str, int], ops: list[Op], cut: bool) -> None:
             if take.began > ack.ended and not unknown_puts:
                 raise Violation(f"C3: {key} came out after its ack: {_story(ops)}")
             stale = take.client != ack.client and take.ended < ack.began
-            own = max((t.began for t in takes if t.client == ack.client), default=-1)
+            own = max((t.ended or 0 for t in takes if t.client == ack.client), default=-1)
             if stale and own < take.began and take.task_id in {
                 t.task_id for t in takes if t.client == ack.client
             }:
@@ -111,14 +113,9 @@ def _check_twice(key: tuple[str, int], ops: list[Op], cut: bool) -> None:
 
 
 def _check_pair(
-    by_key: dict[tuple[str, int], list[Op]], spaces: dict[str, int], rescued: Rescued, plan: Plan
+    by_key: dict[tuple[str, int], list[Op]], spaces: dict[str, int], rescued: Rescued
 ) -> None:
-    """Pair mode that never goes alone: what was acknowledged is on both nodes, nothing is cut.
-
-    Only a forced promotion may still cut what a stopped node had not received.
-    """
-    if any(action.kind == "force" for action in plan.actions):
-        return
+    """P1: pair mode that never goes alone, and nobody forced: nothing acknowledged is cut."""
     for key, ops in by_key.items():
         for op in ops:
             if op.kind == "put" and op.outcome.ok and (spaces[key[0]], key[1]) in rescued.payloads:

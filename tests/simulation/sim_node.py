@@ -429,8 +429,15 @@ class SimNode:
         if self.wal.broken or not self.engine.store.lineage:
             return
         end = self.wal.written_lsn
-        snapshot_now(self.core, self.storage.new_snapshot(end), end)
-        self.storage.snapshot_published(end)
+        writer = None
+        try:
+            writer = self.storage.new_snapshot(end)
+            snapshot_now(self.core, writer, end)
+            self.storage.snapshot_published(end)
+        except StorageError as error:
+            self.say(f"snapshot failed: {error}")
+            if writer is not None:
+                writer.abort()
 
     def _serve_snapshot(self) -> None:
         self.snapshot()

@@ -23,7 +23,8 @@ class Scenario:
         self.network = Network(self.world)
         self.history = History()
         self.clients: list[Client] = []
-        self.restarts: dict[str, bool] = {}
+        #: Somebody promoted a node by force.
+        self.forced = any(action.kind == "force" for action in plan.actions)
         self.machines: dict[str, SimNode] = {}
         for name in NODES:
             peers = [other for other in NODES if other != name]
@@ -48,7 +49,7 @@ class Scenario:
             self.world.run(self.world.now + self.plan.actions[-1].at + SECOND)
             self._heal()
             self._drain()
-            check_history(self.history, self.machines, self.plan)
+            check_history(self.history, self.machines, self.plan, self.forced)
             check_end(self.machines)
         except Violation:
             raise
@@ -186,6 +187,7 @@ class Scenario:
             # Force is a decision about a new term: the old one ends first.
             best.wish(True)
             self.world.run(self.world.now + SECOND)
+        self.forced = self.forced or forced
         best.wish(False, force=forced)
 
     def _in_step(self) -> bool:
