@@ -52,6 +52,7 @@ def serve(engine: Engine, released: Released) -> None:
     for tube in engine.tubes.values():
         start_driver(engine, tube)
     engine.running = True
+    engine.sessions.left_meanwhile()
     _tell_released(released)
     engine.wake()
 

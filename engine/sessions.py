@@ -110,9 +110,12 @@ class Sessions:
         if members:
             return
         del self.members[session]
+        if self.engine.running:
+            self._over(session)
+
+    def _over(self, session: bytes) -> None:
+        """Nobody is connected for a session any more."""
         engine = self.engine
-        if not engine.running:
-            return
         if engine.ttr_us and (session in self.explicit or engine.owns_tasks(session)):
             self._retire(session, engine.now + engine.ttr_us)
             engine.commit(KIND_SESSION, session)
@@ -135,6 +138,16 @@ class Sessions:
     def expire(self, session: bytes) -> None:
         """The time to re-attach ran out."""
         self.end(session)
+
+    def left_meanwhile(self) -> None:
+        """Connections that went between the promotion and this moment: their clock starts now.
+
+        The promotion may wait long for its commit, and nothing is changed by who leaves then.
+        """
+        gone = [row[0] for row in self.space.rows.values() if row[SHARED_ACTIVE]]
+        for session in gone:
+            if session not in self.members:
+                self._over(session)
 
     def restart(self, ttr_us: int) -> None:
         """A node starts to serve (inside the start's transaction).

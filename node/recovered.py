@@ -16,7 +16,14 @@ from model.record import Op, Record
 from node.clock import wall_us
 from replication.rescue import RescueNote, encode_rescue
 from spaces.store import ApplyError
-from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably, write_file
+from storage.disk import (
+    RESCUE_PREFIX,
+    SUFFIX_IN_PROGRESS,
+    Disk,
+    append_all,
+    remove_durably,
+    write_file,
+)
 from storage.files import FileDisk
 from storage.log import Log
 from storage.meta import Meta, open_meta, read_meta, replace_meta

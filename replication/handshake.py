@@ -146,15 +146,14 @@ def _from_fork(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
 def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     """The follower's end is not on the winning lineage. Unless it must not be given up."""
     lost = min(hello.acked_mark, hello.last_lsn)
-    if fork < lost and not upstream.accept_loss:
-        if not _decided_since(upstream, fork):
-            # KIP-966: a log that came back shorter than what was acknowledged must not lead.
-            return refuse(
-                upstream,
-                LOST_ACKNOWLEDGED,
-                f"records {fork + 1}..{lost} of {hello.node_name} were acknowledged and are not "
-                f"in the log of {upstream.node_name}: an operator must say which log stands",
-            )
+    if fork < lost and not upstream.accept_loss and not _decided_since(upstream, fork):
+        # KIP-966: a log that came back shorter than what was acknowledged must not lead.
+        return refuse(
+            upstream,
+            LOST_ACKNOWLEDGED,
+            f"records {fork + 1}..{lost} of {hello.node_name} were acknowledged and are not "
+            f"in the log of {upstream.node_name}: an operator must say which log stands",
+        )
     reason = f"the logs part after LSN {fork}, yours goes on to {hello.last_lsn}"
     return _welcome(upstream, REWIND, fork, 0, reason)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import msgpack
 from sim_clients import History, Op
 from sim_node import SimNode
 from sim_plan import Plan
 
-from model.record import CREATE, TERM
+from model.record import CREATE, HEADER_SIZE, TERM, decode_body
 from storage.rescue import read_rescue, rescue_names
 
 
@@ -48,15 +49,11 @@ def _number(raw: Any) -> int:
     """A payload as the log has it: raw MessagePack of a small number, or the number."""
     if isinstance(raw, int):
         return raw
-    import msgpack
-
     value = msgpack.unpackb(raw)
     return value if isinstance(value, int) else -1
 
 
-def check_history(
-    history: History, machines: dict[str, SimNode], plan: Plan, forced: bool
-) -> None:
+def check_history(history: History, machines: dict[str, SimNode], plan: Plan, forced: bool) -> None:
     """C1 total queue, C3 finality of acks, C4 no stale finish, C8 rescue accounting."""
     rescued = Rescued(machines)
     master = next(node for node in machines.values() if node.core.state == "RUNNING")
@@ -106,9 +103,11 @@ def _check_twice(key: tuple[str, int], ops: list[Op], cut: bool) -> None:
                 raise Violation(f"C3: {key} came out after its ack: {_story(ops)}")
             stale = take.client != ack.client and take.ended < ack.began
             own = max((t.ended or 0 for t in takes if t.client == ack.client), default=-1)
-            if stale and own < take.began and take.task_id in {
-                t.task_id for t in takes if t.client == ack.client
-            }:
+            if (
+                stale
+                and own < take.began
+                and take.task_id in {t.task_id for t in takes if t.client == ack.client}
+            ):
                 raise Violation(f"C4: {key} was finished by who had lost it: {_story(ops)}")
 
 
@@ -166,8 +165,6 @@ def _same_logs(first: SimNode, second: SimNode) -> None:
     for node in (first, second):
         assert node.storage.log is not None
         found: dict[int, Any] = {}
-        from model.record import HEADER_SIZE, decode_body
-
         for header, frame in node.storage.log.read_from(start):
             body = memoryview(frame)[HEADER_SIZE:]
             for number, record in enumerate(decode_body(body, header.count)):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-from sim_node import SimNode, _Of
+from sim_node import SimNode
+from sim_rim import Process
 from sim_world import MS, SECOND, Network, Stream, World
 
 CALL, KEY_FUNCTION, KEY_TUPLE, KEY_DATA, KEY_ERROR = 0x0A, 0x22, 0x21, 0x30, 0x31
@@ -124,7 +125,7 @@ class Client:
         reset = mine(lambda _none: self._lost())
         back = Stream(self.network, (name, self.name), self, mine(self._got), lambda: reset(None))
         connection = node.accept(back, self.name)
-        process = _Of(node, node.incarnation)
+        process = Process(node, node.incarnation)
         self._out = Stream(
             self.network,
             (self.name, name),
@@ -213,9 +214,7 @@ def _find_node(client: Client, first: int) -> Script:
         yield Sleep(client.world.chance.randint(20 * MS, 200 * MS))
 
 
-def producer(
-    client: Client, history: History, tube: str, numbers: range, pause_us: int
-) -> Script:
+def producer(client: Client, history: History, tube: str, numbers: range, pause_us: int) -> Script:
     """Put each number once; an unknown outcome is left unknown."""
     chance = client.world.chance
     turn = chance.randrange(2)

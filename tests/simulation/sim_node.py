@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim_rim import PeerWire, Process, ServerSide, VirtualSyncer
 from sim_world import EPOCH_US, MS, SECOND, Network, Stream, Timer, World
 
 from drivers import BUILT_IN
@@ -24,6 +25,7 @@ from node.recovered import open_storage
 from node.role import RoleKeeper
 from node.snapshots import snapshot_now
 from node.wal_writer import WalWriter
+from replication.messages import Ack
 from statemachine.effects import Settled, Tick
 from statemachine.roles import Transition
 from storage.memory import MemoryDisk
@@ -43,83 +45,6 @@ class Everybody:
 
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         return False
-
-
-class VirtualSyncer:
-    """Syncs take their time and are lost with the process."""
-
-    def __init__(self, node: SimNode) -> None:
-        self.node = node
-        self._under_way: Callable[[], object] | None = None
-
-    def begin(self, sync: Callable[[], object], done: Callable[[Exception | None], None]) -> None:
-        self._under_way = sync
-
-        def run() -> None:
-            error: Exception | None = None
-            if self._under_way is sync:
-                self._under_way = None
-                try:
-                    sync()
-                except Exception as caught:
-                    error = caught
-            done(error)
-
-        self.node.soon(self.node.world.chance.randint(200, 3 * MS), run)
-
-    def soon(self, call: Callable[[], None]) -> None:
-        self.node.soon(0, call)
-
-    def wait(self) -> None:
-        sync, self._under_way = self._under_way, None
-        if sync is not None:
-            sync()
-
-    def close(self) -> None:
-        pass
-
-
-class ServerSide:
-    """The transport of an accepted connection."""
-
-    def __init__(self, node: SimNode, connection: Connection, out: Stream) -> None:
-        self.node = node
-        self.connection = connection
-        self.out = out
-        #: The incoming direction, once it is known.
-        self.inward: Stream | None = None
-
-    def write(self, data: bytes) -> None:
-        self.out.write(data)
-
-    def close(self) -> None:
-        self.out.close()
-        self.node.soon(0, self.gone)
-
-    def abort(self) -> None:
-        self.out.reset()
-        self.node.soon(0, self.gone)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def gone(self) -> None:
-        self.node.lost(self.connection)
-
-
-class PeerWire:
-    """A link's wire, at either end."""
-
-    def __init__(self, out: Stream, closed: Callable[[], None]) -> None:
-        self.out = out
-        self.closed = closed
-
-    def write(self, data: bytes) -> None:
-        self.out.write(data)
-
-    def close(self) -> None:
-        self.out.close()
-        self.closed()
 
 
 class SimNode:
@@ -401,27 +326,36 @@ class SimNode:
             again()
 
         mine, its = self.incarnation, peer.incarnation
-        inward = Stream(self.network, (name, self.name), _Of(self, mine), down_got, down_ended)
+        inward = Stream(self.network, (name, self.name), Process(self, mine), down_got, down_ended)
         outward = Stream(
             self.network,
             (self.name, name),
-            _Of(peer, its),
+            Process(peer, its),
             lambda data: links["feed"].receive(data),
             lambda: links["feed"].lost(),
         )
         links["feed"] = peer.peering.accept(PeerWire(inward, lambda: None), self.name)
-        links["follow"] = self.peering.connect(address, PeerWire(outward, again))
+        link = links["follow"] = self.peering.connect(address, PeerWire(outward, again))
+        confirm = link.applier.ack
+
+        def checked() -> Ack | None:
+            ack = confirm()
+            log = self.storage.log
+            if ack is not None and log is not None and self.wal.mode == "fsync":
+                assert ack.durable_lsn <= log.synced_lsn, "P1: confirmed before it is on the disk"
+            return ack
+
+        link.applier.ack = checked  # type: ignore[method-assign]
 
     # -- operator --------------------------------------------------------------------------------
 
     def wish(
-        self, read_only: bool, force: bool = False, done: Callable[[Settled | None], None] | None = None
+        self,
+        read_only: bool,
+        force: bool = False,
+        done: Callable[[Settled | None], None] = lambda _settled: None,
     ) -> None:
-        self.deliver(
-            lambda: self.role.wish(
-                read_only, force=force, done=done or (lambda _settled: None)
-            )
-        )
+        self.deliver(lambda: self.role.wish(read_only, force=force, done=done))
 
     def snapshot(self) -> None:
         """A whole snapshot in one go, then the log behind it is trimmed."""
@@ -442,15 +376,3 @@ class SimNode:
     def _serve_snapshot(self) -> None:
         self.snapshot()
         self.peering.source.snapshot_ready()
-
-
-class _Of:
-    """A process of one incarnation: what comes for an earlier one is not for it."""
-
-    def __init__(self, node: SimNode, incarnation: int) -> None:
-        self.node = node
-        self.incarnation = incarnation
-
-    def deliver(self, call: Callable[[], None]) -> None:
-        if self.node.incarnation == self.incarnation:
-            self.node.deliver(call)

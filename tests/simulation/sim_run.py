@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
 from sim_checks import Violation
 from sim_plan import make_plan

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
 from functools import partial
 from typing import Any
 
 from sim_checks import Violation, check_end, check_history
-from sim_clients import Client, History, producer, worker
+from sim_clients import Call, Client, Connect, History, Script, Sleep, producer, worker
 from sim_node import SimNode
 from sim_plan import NODES, Action, Plan
 from sim_world import MS, SECOND, Network, World
+
+from statemachine.roles import Role, Transition
 
 PUTS = 40
 
@@ -26,6 +29,7 @@ class Scenario:
         #: Somebody promoted a node by force.
         self.forced = any(action.kind == "force" for action in plan.actions)
         self.machines: dict[str, SimNode] = {}
+        self.broken = ""
         for name in NODES:
             peers = [other for other in NODES if other != name]
             node = SimNode(self.world, self.network, name, peers)
@@ -36,6 +40,7 @@ class Scenario:
                 "replication": {"ack": plan.ack, "solo_after": plan.solo_after},
             }
             node.read_only = name != "a"
+            node.observers.append(self._changed)
             self.machines[name] = node
 
     # -- the run ---------------------------------------------------------------------------------
@@ -49,12 +54,13 @@ class Scenario:
             self.world.run(self.world.now + self.plan.actions[-1].at + SECOND)
             self._heal()
             self._drain()
+            if self.broken:
+                raise Violation(self.broken)
             check_history(self.history, self.machines, self.plan, self.forced)
             check_end(self.machines)
         except Violation:
             raise
         except Exception as error:
-            import traceback
             raise Violation("".join(traceback.format_exception(error))) from error
 
     def _begin(self) -> None:
@@ -64,7 +70,7 @@ class Scenario:
         self._until(lambda: a.core.state == "RUNNING", 30, "a does not begin to serve")
         for kind in self.plan.tubes:
             boss = Client(self.world, self.network, self.machines, "boss")
-            boss.run(_create(boss, kind))
+            boss.run(_create(kind))
             self._until(lambda boss=boss: boss.stopped, 10, f"tube {kind} is not created")
 
     def _load(self) -> None:
@@ -84,6 +90,23 @@ class Scenario:
     def _until(self, reached: Any, seconds: float, what: str) -> None:
         if not self.world.run_while(lambda: not reached(), seconds):
             raise Violation(f"liveness: {what} within {seconds:g} s")
+
+    def _changed(self, node: SimNode, made: Transition) -> None:
+        """Whoever begins to serve in good order has all that was committed in its own history."""
+        if made.target is not Role.RUNNING:
+            return
+        lineage = node.engine.store.lineage
+        known = {term[1]: place for place, term in enumerate(lineage)}
+        for other in self.machines.values():
+            theirs = other.engine.store.lineage if other is not node and other.alive else []
+            place = known.get(theirs[-1][1]) if theirs else None
+            if place is None or place + 1 >= len(lineage) or lineage[place + 1][5]:
+                continue
+            if other.core.commit_lsn >= lineage[place + 1][3]:
+                self.broken = (
+                    f"C6: {node.name} begins term {lineage[-1][0]} without records up to LSN "
+                    f"{other.core.commit_lsn} that {other.name} has committed"
+                )
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -160,6 +183,9 @@ class Scenario:
             node.resume()
             if not node.alive:
                 node.start()
+        self.world.run(self.world.now + 6 * SECOND)
+        if sum(node.core.state == "RUNNING" for node in nodes) > 1:
+            raise Violation("P4: two nodes reign, seconds after they could hear of each other")
         # A person looks at what came of it and promotes one, if none or both want to.
         for attempt in range(6):
             if self.world.run_while(lambda: not self._in_step(), 8.0):
@@ -238,9 +264,8 @@ class Scenario:
         self._until(self._in_step, 15, "the replica is not in step")
 
 
-def _create(client: Client, kind: str):  # type: ignore[no-untyped-def]
-    from sim_clients import Call, Connect, Sleep
-
+def _create(kind: str) -> Script:
+    """Make a tube on the node that serves at first."""
     while not (yield Connect("a")):
         yield Sleep(10 * MS)
     outcome = yield Call("queue.create_tube", (kind, kind))

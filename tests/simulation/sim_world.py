@@ -160,10 +160,11 @@ class Stream:
             self.receiver.deliver(self.ended)
         else:
             # Everything written meanwhile may come in one read, or one write in two.
-            while self.queue and self.queue[0] is not None and self.network.world.chance.random() < 0.5:
+            chance = self.network.world.chance
+            while self.queue and self.queue[0] is not None and chance.random() < 0.5:
                 data += self.queue.pop(0) or b""
-            if len(data) > 1 and self.network.world.chance.random() < 0.1:
-                at = self.network.world.chance.randrange(1, len(data))
+            if len(data) > 1 and chance.random() < 0.1:
+                at = chance.randrange(1, len(data))
                 self.queue.insert(0, data[at:])
                 data = data[:at]
             got: Any = data

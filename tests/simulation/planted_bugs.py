@@ -1,0 +1,179 @@
+"""Bugs planted one at a time, to prove that the judges see them. Each is a few words changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import lifecycle
+from engine.sessions import Sessions
+from model.record import DELETE
+from node.clock import LogClock
+from node.peering import Peering
+from node.recovered import Storage
+from node.wal_writer import WalWriter
+from replication import handshake
+from replication.applier import Applier
+from replication.commit import CommitPoint
+from replication.followed import FollowedLog
+from replication.lineage import Lineage
+from replication.messages import CONTINUE
+from spaces.store import Store
+from statemachine import fiber
+from statemachine.notes import Notes
+from statemachine.promotion import Advice, Answer
+from storage.log import Log
+from storage.recovery import open_log, recover
+
+Patch = pytest.MonkeyPatch
+
+
+def skip_fsync(patch: Patch) -> None:
+    def sync(log: Log) -> int:
+        log.synced_lsn = log.last_lsn
+        return log.synced_lsn
+
+    patch.setattr(Log, "sync", sync)
+
+
+def acknowledge_early(patch: Patch) -> None:
+    submit = WalWriter.submit
+
+    def early(wal: WalWriter, turn: Any, time_us: int) -> None:
+        wal.release(turn)
+        turn.replies = []
+        submit(wal, turn, time_us)
+
+    patch.setattr(WalWriter, "submit", early)
+
+
+def compare_terms_by_number(patch: Patch) -> None:
+    def shared_with(ours: Lineage, theirs: Lineage) -> int:
+        pairs = zip(ours.terms, theirs.terms, strict=False)
+        count = 0
+        for a, b in pairs:
+            if a.number != b.number:
+                break
+            count += 1
+        return count
+
+    patch.setattr(Lineage, "shared_with", shared_with)
+
+
+def sleep_instead_of_barrier(patch: Patch) -> None:
+    patch.setattr(fiber, "advise", lambda _facts, _waited, _force: Advice(Answer.READY))
+
+
+def forget_to_release_at_promotion(patch: Patch) -> None:
+    patch.setattr(lifecycle, "_give_back", lambda _engine, _tube, _task_id: None)
+
+
+def rewind_without_rescue(patch: Patch) -> None:
+    cut = Log.truncate_from
+    patch.setattr(Log, "truncate_from", lambda log, lsn, _rescue=True: cut(log, lsn, False))
+
+
+def confirm_before_durable(patch: Patch) -> None:
+    flushed = FollowedLog.applied
+
+    def applied(log: FollowedLog, lsn: int) -> None:
+        flushed(log, lsn)
+        log.durable_lsn = lsn
+
+    patch.setattr(FollowedLog, "applied", applied)
+
+
+def ignore_newer_terms(patch: Patch) -> None:
+    patch.setattr(Notes, "_seen", lambda _notes, _item, _role: None)
+
+
+def lose_deletes_on_the_replica(patch: Patch) -> None:
+    apply = Store.apply
+
+    def lossy(store: Store, ops: Any, lenient: bool = False) -> None:
+        apply(store, [op for op in ops if op[0] != DELETE], lenient)
+
+    patch.setattr(Store, "apply", lossy)
+
+
+def go_on_writing_after_the_handoff(patch: Patch) -> None:
+    patch.setattr(lifecycle, "stop", lambda _engine: None)
+
+
+def continue_where_a_rewind_is_due(patch: Patch) -> None:
+    def from_fork(hello: Any, upstream: Any, fork: int) -> Any:
+        return handshake._welcome(upstream, CONTINUE, min(hello.last_lsn, upstream.last_lsn) + 1)
+
+    patch.setattr(handshake, "_from_fork", from_fork)
+
+
+def count_own_disk_as_two(patch: Patch) -> None:
+    def advance(point: CommitPoint) -> int:
+        point.commit_lsn = max(point.commit_lsn, point.durable_lsn)
+        return point.commit_lsn
+
+    patch.setattr(CommitPoint, "_advance", advance)
+
+
+def let_time_stand_after_a_promotion(patch: Patch) -> None:
+    patch.setattr(LogClock, "at_least", lambda _clock, _moment: None)
+
+
+def forget_sessions_that_left_meanwhile(patch: Patch) -> None:
+    patch.setattr(Sessions, "left_meanwhile", lambda _sessions: None)
+
+
+def trim_the_log_unasked(patch: Patch) -> None:
+    def published(storage: Storage, _end_lsn: int) -> None:
+        if storage.log is not None:
+            storage.log.trim(storage.log.last_lsn)
+
+    patch.setattr(Storage, "snapshot_published", published)
+
+
+def keep_a_rewound_state_in_memory(patch: Patch) -> None:
+    def load(storage: Storage) -> None:
+        class Nowhere:
+            def __getattr__(self, _name: str) -> Any:
+                return lambda *_args: None
+
+        storage.recovered = recover(storage.disk, Nowhere(), strict_commit=False)  # type: ignore[arg-type]
+        storage.engine.lsn = storage.recovered.last_lsn
+        storage.log = open_log(storage.disk, storage.recovered)
+
+    patch.setattr(Storage, "_load", load)
+
+
+def follow_while_reigning(patch: Patch) -> None:
+    patch.setattr(Peering, "stop_following", lambda _peering: None)
+
+
+def never_say_what_is_durable(patch: Patch) -> None:
+    patch.setattr(Applier, "ack", lambda _applier: None)
+
+
+PLANTED: dict[str, Callable[[Patch], None]] = {
+    bug.__name__: bug
+    for bug in (
+        skip_fsync,
+        acknowledge_early,
+        compare_terms_by_number,
+        sleep_instead_of_barrier,
+        forget_to_release_at_promotion,
+        rewind_without_rescue,
+        confirm_before_durable,
+        ignore_newer_terms,
+        lose_deletes_on_the_replica,
+        go_on_writing_after_the_handoff,
+        continue_where_a_rewind_is_due,
+        count_own_disk_as_two,
+        let_time_stand_after_a_promotion,
+        forget_sessions_that_left_meanwhile,
+        trim_the_log_unasked,
+        keep_a_rewound_state_in_memory,
+        follow_while_reigning,
+        never_say_what_is_durable,
+    )
+}

@@ -1,0 +1,102 @@
+"""What stands in for threads and sockets: syncs, transports, wires, and who receives a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sim_world import MS, Stream
+
+if TYPE_CHECKING:
+    from sim_node import SimNode
+
+    from node.connection import Connection
+
+
+class VirtualSyncer:
+    """Syncs take their time and are lost with the process."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self._under_way: Callable[[], object] | None = None
+
+    def begin(self, sync: Callable[[], object], done: Callable[[Exception | None], None]) -> None:
+        self._under_way = sync
+
+        def run() -> None:
+            error: Exception | None = None
+            if self._under_way is sync:
+                self._under_way = None
+                try:
+                    sync()
+                except Exception as caught:
+                    error = caught
+            done(error)
+
+        self.node.soon(self.node.world.chance.randint(200, 3 * MS), run)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self.node.soon(0, call)
+
+    def wait(self) -> None:
+        sync, self._under_way = self._under_way, None
+        if sync is not None:
+            sync()
+
+    def close(self) -> None:
+        pass
+
+
+class ServerSide:
+    """The transport of an accepted connection."""
+
+    def __init__(self, node: SimNode, connection: Connection, out: Stream) -> None:
+        self.node = node
+        self.connection = connection
+        self.out = out
+        #: The incoming direction, once it is known.
+        self.inward: Stream | None = None
+
+    def write(self, data: bytes) -> None:
+        self.out.write(data)
+
+    def close(self) -> None:
+        self.out.close()
+        self.node.soon(0, self.gone)
+
+    def abort(self) -> None:
+        self.out.reset()
+        self.node.soon(0, self.gone)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def gone(self) -> None:
+        self.node.lost(self.connection)
+
+
+class PeerWire:
+    """A link's wire, at either end."""
+
+    def __init__(self, out: Stream, closed: Callable[[], None]) -> None:
+        self.out = out
+        self.closed = closed
+
+    def write(self, data: bytes) -> None:
+        self.out.write(data)
+
+    def close(self) -> None:
+        self.out.close()
+        self.closed()
+
+
+class Process:
+    """A process of one incarnation: what comes for an earlier one is not for it."""
+
+    def __init__(self, node: SimNode, incarnation: int) -> None:
+        self.node = node
+        self.incarnation = incarnation
+
+    def deliver(self, call: Callable[[], None]) -> None:
+        if self.node.incarnation == self.incarnation:
+            self.node.deliver(call)
