@@ -179,7 +179,9 @@ class Applier:
     def _frame(self, message: Frame, now_us: int) -> list[Decision]:
         log = self.log
         if log.snapshot.joining:
-            raise LinkError("a frame before the snapshot is installed")
+            if log.snapshot.comes_over(self):
+                raise LinkError("a frame before the snapshot is installed")
+            return self._close(Resubscribe("another link brings a snapshot"))
         try:
             header = decode_header(message.data)
         except FrameError as error:

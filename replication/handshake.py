@@ -146,7 +146,7 @@ def _from_fork(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
 def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     """The follower's end is not on the winning lineage. Unless it must not be given up."""
     lost = min(hello.acked_mark, hello.last_lsn)
-    if fork < lost and not upstream.accept_loss and not _decided_since(upstream, fork):
+    if fork < lost and not upstream.accept_loss and not _decided_since(hello, upstream, fork):
         # KIP-966: a log that came back shorter than what was acknowledged must not lead.
         return refuse(
             upstream,
@@ -158,14 +158,16 @@ def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     return _welcome(upstream, REWIND, fork, 0, reason)
 
 
-def _decided_since(upstream: Upstream, fork: int) -> bool:
-    """Some term of the upstream from the fork on is solo: it was opened in the knowledge that
-    acknowledged records may be elsewhere, by force or because nobody else could be reached.
+def _decided_since(hello: Hello, upstream: Upstream, fork: int) -> bool:
+    """The upstream's side of the fork was opened solo, or a later term than the other side's was:
+    by force, or because nobody else could be reached, but knowing what it gave up.
     """
+    theirs = hello.lineage.term_at(fork + 1)
+    number = theirs.number if theirs is not None else 0
     parted = upstream.lineage.term_at(fork + 1) if fork < upstream.last_lsn else None
     if parted is not None and parted.solo:
         return True
-    return any(term.solo for term in upstream.lineage if term.start_lsn > fork)
+    return any(t.solo and t.start_lsn > fork and t.number > number for t in upstream.lineage)
 
 
 def _welcome(

@@ -46,12 +46,18 @@ class SnapshotReceiver:
             return None
         return self._begin.name, self.received
 
+    def comes_over(self, link: object) -> bool:
+        """Whether this connection is the one that brings it."""
+        return self._link is link
+
     def begin(self, message: SnapshotBegin, own_last_lsn: int, link: object) -> list[Decision]:
-        """Raises `LinkError` when the snapshot would take the log backwards."""
+        """A snapshot that would take the log backwards is not begun: another link moved the log."""
         if message.end_lsn <= own_last_lsn:
-            raise LinkError(
-                f"snapshot of LSN {message.end_lsn}, the log here ends at {own_last_lsn}"
-            )
+            return [
+                Resubscribe(
+                    f"snapshot of LSN {message.end_lsn}, the log here ends at {own_last_lsn}"
+                )
+            ]
         out: list[Decision] = []
         if self.complete:
             return [Resubscribe("the snapshot before this one is being installed")]

@@ -464,6 +464,8 @@ def test_pieces_of_no_snapshot_or_of_a_later_place_ask_anew(message: Any) -> Non
     assert log.snapshot.partial == ("50.snap", 0)
 
 
-def test_a_snapshot_that_would_go_back_is_refused() -> None:
-    with pytest.raises(LinkError, match="ends at 10"):
-        link(log_at(), BOOT).receive(replace(BEGIN, end_lsn=10), 0, 0)
+def test_a_snapshot_that_would_go_back_is_not_begun() -> None:
+    log = log_at()
+    decisions = link(log, BOOT).receive(replace(BEGIN, end_lsn=10), 0, 0)
+    assert [type(d) for d in decisions] == [Resubscribe]
+    assert not log.snapshot.joining

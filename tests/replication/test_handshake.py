@@ -61,7 +61,15 @@ OLD = {"lineage": Lineage([FIRST])}
         ),
         ({"last_lsn": 120, "acked_mark": 100}, UPSTREAM, REWIND, 100, 0),
         ({"last_lsn": 120, "acked_mark": 101}, UPSTREAM, REFUSE, 0, LOST_ACKNOWLEDGED),
-        ({"lineage": Lineage([(1, X, None, 1, "d", False)])}, SOLO, REFUSE, 0, LOST_ACKNOWLEDGED),
+        # Nothing in common; term 2 was opened by force against the other term 1, or was not.
+        ({"lineage": Lineage([(1, X, None, 1, "d", False)])}, SOLO, REWIND, 0, 0),
+        (
+            {"lineage": Lineage([(1, X, None, 1, "d", False)])},
+            UPSTREAM,
+            REFUSE,
+            0,
+            LOST_ACKNOWLEDGED,
+        ),
         (
             {"lineage": Lineage([FIRST, SECOND, (3, C, B, 70, "d", False)])},
             UPSTREAM,
