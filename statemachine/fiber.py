@@ -164,6 +164,7 @@ class QueueStateFiber:
             if rival is not None and rival.number > known and not wish.force:
                 notes.hold = f"fenced: {rival.node or 'a peer'} is writable in term {rival.number}"
                 raise _Leave(notes.hold)
+            self._check_nobody_reigns()
             advice = self._advice(self._now - began)
             notes.missing = advice.missing
             if advice.answer is Answer.READY:
@@ -176,6 +177,16 @@ class QueueStateFiber:
                 raise _Overdue(advice.missing)
             due = deadline if advice.due_us is None else min(deadline, began + advice.due_us)
             yield from self._input(due)
+
+    def _check_nobody_reigns(self) -> None:
+        """A node that only its configuration wants writable does not wait for a reign to end."""
+        notes = self.notes
+        if notes.wish.command or notes.wish.force or notes.facts is None:
+            return
+        for peer in notes.facts.peers:
+            if peer.reachable and peer.writable:
+                notes.hold = f"fenced: {peer.name} is writable in term {peer.term_number}"
+                raise _Leave(notes.hold)
 
     def _advice(self, waited_us: int) -> Advice:
         facts = self.notes.facts

@@ -40,6 +40,9 @@ class Everybody:
     def may(self, user: str, call: str) -> bool:
         return True
 
+    def dialect(self, user: str) -> str | None:
+        return None
+
     def grantees(self, user: str) -> tuple[str, ...]:
         return (user,)
 

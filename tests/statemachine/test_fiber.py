@@ -377,10 +377,20 @@ def test_a_term_of_pair_mode_is_the_nodes_own() -> None:
     assert owner.role is Role.RUNNING
 
 
+def test_a_configuration_does_not_wait_for_the_end_of_another_reign() -> None:
+    owner = Owner(replace(ALONE, peers=(replace(PEER, writable=True),)), term_number=1)
+    owner.go(command=False)
+    assert owner.role is Role.WAITING
+    assert owner.fiber.ro_reason == "fenced: b is writable in term 1"
+    owner.facts = ALONE
+    owner.later(3600 * SECOND)
+    assert owner.role is Role.WAITING, "only a wish leads out"
+
+
 def test_a_promotion_elsewhere_supersedes_one_that_waits() -> None:
     behind = replace(ALONE, peers=(replace(PEER, last_lsn=15, writable=True),))
     owner = Owner(behind, term_number=1)
-    owner.go(command=False)
+    owner.go()
     owner.send(TermSeen(1, b"1" * 16, True, "b"))
     assert owner.role is Role.STARTUP, "the master that is to be replaced"
     owner.send(RIVAL)
