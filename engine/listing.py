@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Rows looked at in one call.
 SCAN_ROWS = 20_000
 LIST_LIMIT, LIST_MAX = 100, 1000
+#: Payload bytes in one page; a task larger than that stands alone.
+LIST_BYTES = 4 << 20
 BULK_LIMIT, BULK_MAX = 1000, 10_000
 FILTER = frozenset({"state", "utube", "older_than", "younger_than"})
 ACTIONS = ("kick", "delete", "move")
@@ -119,7 +121,15 @@ def page(tube: Tube, opts: Any) -> tuple[list[Row], int | None]:
     given = arguments.task_options(opts, FILTER | {"limit", "after"}, "list") or {}
     limit = _bound(given, LIST_LIMIT, LIST_MAX)
     rows, cursor = find(tube, parse(tube, given), _after(given), limit)
-    return [tube.shown(row) for row in rows], cursor
+    shown: list[Row] = []
+    size = 0
+    for row in rows:
+        task = tube.shown(row)
+        size += len(task[-1])
+        if shown and size > LIST_BYTES:
+            return shown, shown[-1][0]
+        shown.append(task)
+    return shown, cursor
 
 
 def bulk(

@@ -64,6 +64,11 @@ def test_what_tubes_can_do_survives(tmp_path: Path, how: str) -> None:
         prepare(nodes.a)
         if how == "switch-over":
             nodes.in_step()
+            replica = caller(nodes.b)
+            assert replica("jobs:info", 1)[0]["attempts"] == 2, "a replica answers what only reads"
+            assert len(replica("held:list")[0]["tasks"]) == 1
+            with pytest.raises(tarantool.DatabaseError, match="read-only instance"):
+                replica("held:bulk", "delete")
             nodes.a.switch_to(nodes.b)
             leader = nodes.b
         else:

@@ -213,3 +213,16 @@ def test_a_move_needs_the_right_to_put() -> None:
 
     refused = bench.call(listing.bulk, tube, bench.worker(), "move", {"to": "other"}, nobody)
     assert "denied" in text(refused)
+
+
+def test_a_page_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LIST_BYTES", 10)
+    bench, tube = jobs("fifo")
+    worker = bench.worker()
+    for size in (4, 6, 1, 30, 2):
+        bench.call(tube.put, worker, 0, b"x" * size)
+    pages, cursor = [], None
+    while cursor is not None or not pages:
+        rows, cursor = bench.call(listing.page, tube, {"after": cursor})
+        pages.append([row[0] for row in rows])
+    assert pages == [[0, 1], [2], [3], [4]]
