@@ -7,6 +7,8 @@ Each begins with a loaded cluster in step, a writable, and ends with faults poss
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import shutil
 import signal
 import subprocess
@@ -224,6 +226,36 @@ async def kill_the_replica(c: Cluster) -> None:
     await pause(c, 0.2, 1.0)
     await c.restart("b", "--read-only")
     await c.served()
+
+
+@scenario("local", "pair")
+async def stop_the_replica(c: Cluster) -> None:
+    c.signal("b", signal.SIGSTOP)
+    await asyncio.sleep(SILENT_SECONDS)
+    c.signal("b", signal.SIGCONT)
+    await c.served()
+
+
+@scenario("local", "pair")
+async def killed_in_mid_flip(c: Cluster) -> None:
+    """Either node dies some time during a planned switch-over and is started as configured."""
+    for _ in range(3):
+        since = time.monotonic() - 1
+        master = await c.until(c.master, 20, "one writable node")
+        flip = asyncio.create_task(c.switch("b" if master == "a" else "a"))
+        await pause(c, 0, 0.12)
+        victim = c.rng.choice("ab")
+        await c.kill(victim)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            await flip
+        if c.local:
+            c.lost_by(victim, since)
+        await c.restart(victim, *(["--read-only"] if victim == "b" else []))
+        try:
+            await c.until(c.master, 5, "one writable node by itself")
+        except AssertionError:
+            await promote(c, "b" if victim == "a" else "a")
+        await c.served()
 
 
 @scenario("local", "pair")
