@@ -20,7 +20,7 @@ from model.errors import (
     no_such_proc,
 )
 from model.record import encode_frame
-from node import calls, module_calls, queue15_calls, requests, tube_calls
+from node import calls, import_calls, module_calls, queue15_calls, requests, tube_calls
 from node.connection import Connection
 from wire.constants import CALL, CALL_16
 from wire.replies import empty_reply, error_reply, nil_reply
@@ -119,6 +119,7 @@ class Core:
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
         self.handlers.update(module_calls.handlers(self))
         self.handlers.update(queue15_calls.handlers(self))
+        self.handlers.update(import_calls.handlers(self))
         engine.on_tube = self._tube_changed
         engine.on_grants_changed = self.forget_tables
         for tube in engine.tubes.values():
@@ -201,7 +202,7 @@ class Core:
             return text.rpartition(":")[2] in calls.READING | tube_calls.READING
         if text.startswith(queue15_calls.PREFIX):
             return text.removeprefix(queue15_calls.PREFIX) in queue15_calls.READING
-        return text not in ("queue.create_tube", "queue.identify", "queue.cfg")
+        return text not in ("tandem.import", "queue.create_tube", "queue.identify", "queue.cfg")
 
     def _refusal(self, text: str) -> calls.Handler:
         """Answer a changing call on a node that is not RUNNING."""

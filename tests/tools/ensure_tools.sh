@@ -44,6 +44,26 @@ ensure_toxiproxy() {
     rm -rf "$target.new"
 }
 
+# A real Tarantool to import from: Debian's package unpacked, or installed where that does not run.
+ensure_tarantool() {
+    command -v tarantool >/dev/null 2>&1 && return
+    target="$PWD/.tools/tarantool"
+    [ -x "$target/usr/bin/tarantool" ] && return
+    command -v apt-get >/dev/null 2>&1 || { echo "ensure_tools: missing: tarantool" >&2; return; }
+    echo "ensure_tools: fetching tarantool" >&2
+    rm -rf "$target.new" && mkdir -p "$target.new"
+    [ "$(id -u)" = 0 ] && apt-get update -q >/dev/null 2>&1
+    if (cd "$target.new" && apt-get download -q tarantool >/dev/null 2>&1 && dpkg -x ./*.deb .) &&
+        "$target.new/usr/bin/tarantool" --version >/dev/null 2>&1; then
+        rm -f "$target.new"/*.deb && mv "$target.new" "$target"
+        return
+    fi
+    rm -rf "$target.new"
+    [ "$(id -u)" = 0 ] && DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+        --no-install-recommends tarantool >/dev/null 2>&1 && return
+    echo "ensure_tools: could not get tarantool" >&2
+}
+
 # A browser for the console's tests, a load balancer and a scraper for those of deploy/: Debian's
 # packages, one by one, so that one that is missing does not keep the others.
 ensure_programs() {
@@ -100,4 +120,5 @@ ensure_programs
 ensure_java
 ensure_toxiproxy
 ensure_compose_go
+ensure_tarantool
 exit 0

@@ -1,0 +1,169 @@
+"""`tandemq import`: tubes and tasks of a live Tarantool, by SELECT, into a running node.
+
+Here: what is copied, in which order, and what is said of it. Must not be here: what a row of the
+source means (engine/importing.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgpack
+import typer
+
+from node.cli.output import REFUSED, UNREACHABLE, USAGE, CommandError, json_line, note, table
+from node.cli.remote import DEFAULT_SERVER, Json, PasswordEnv, Remote, Server, UserName
+from node.raw_client import ALL, RawConnection, RawError
+from wire.client import ClientError
+
+VSPACE, VSPACE_NAME = 281, 2
+DRIVERS = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
+OPTIONS = ("ttl", "ttr", "pri", "capacity", "storage_mode")
+PAGE_MAX = 10_000
+
+
+@dataclass(slots=True)
+class Source:
+    """A tube to be, and the space its tasks lie in. copied: now; total: imported in all."""
+
+    tube: str
+    kind: str
+    space: int
+    options: dict[str, Any]
+    copied: int = 0
+    total: int = 0
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("import", rich_help_panel="Tubes")(import_tubes)
+
+
+def import_tubes(
+    source: Annotated[
+        str, typer.Option("--from", metavar="HOST:PORT", help="The Tarantool to copy from.")
+    ],
+    tubes: Annotated[
+        list[str] | None, typer.Option("--tube", metavar="NAME", help="Only these tubes.")
+    ] = None,
+    spaces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space15",
+            metavar="SPACE:N",
+            help="A space in the 1.5 queue's layout, to become space N of queue15.",
+        ),
+    ] = None,
+    from_user: Annotated[str | None, typer.Option(help="Log in there; else guest.")] = None,
+    from_password_env: Annotated[
+        str, typer.Option(metavar="VARIABLE", help="Where that password is.")
+    ] = "TANDEMQ_FROM_PASSWORD",
+    page: Annotated[int, typer.Option(help="Tasks in one request.", min=1, max=PAGE_MAX)] = 1000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")] = False,
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    as_lines: Json = False,
+) -> None:
+    """Copy tubes and their tasks from a live Tarantool (queue module, 1.5-style spaces).
+
+    Ids, states and deadlines are kept; what is taken there is ready here. Stop its workers and
+    producers first. A run that was interrupted goes on where it stopped.
+    """
+    there = Remote.of(source, from_user, from_password_env)
+    here = Remote.of(server, user, password_env)
+    with _opened(there) as old:
+        found = [*_tubes(old, tubes or []), *(_space15(old, text) for text in spaces or [])]
+        if tubes:
+            missing = sorted(set(tubes) - {one.tube for one in found})
+            if missing:
+                raise CommandError(f"no such tube there: {', '.join(missing)}", REFUSED)
+        if dry_run:
+            for one in found:
+                one.copied = sum(len(rows) for rows in old.pages(one.space, None, page))
+        else:
+            with _opened(here) as new:
+                for one in found:
+                    _copy(old, new, one, source, page)
+    _report(found, as_lines, dry_run)
+
+
+@contextmanager
+def _opened(remote: Remote) -> Iterator[RawConnection]:
+    """A connection whose failures end the command in one line."""
+    where = f"{remote.host}:{remote.port}"
+    try:
+        with RawConnection(remote.host, remote.port, remote.user, remote.password) as connection:
+            yield connection
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CommandError(f"{where}: {reason}", UNREACHABLE, "is it up?") from error
+    except (ClientError, RawError) as error:
+        raise CommandError(f"{where}: {error}", REFUSED) from error
+
+
+def _space_id(old: RawConnection, name: str) -> int:
+    rows = old.select(VSPACE, [name], index=VSPACE_NAME)
+    if not rows:
+        raise CommandError(f"no space {name} there that we may read", REFUSED)
+    return int(msgpack.unpackb(rows[0], strict_map_key=False)[0])
+
+
+def _tubes(old: RawConnection, wanted: list[str]) -> list[Source]:
+    if not old.select(VSPACE, ["_queue"], index=VSPACE_NAME):
+        return []
+    found = []
+    for raw in old.select(_space_id(old, "_queue"), [], iterator=ALL):
+        name, _, space, kind, opts = msgpack.unpackb(raw, strict_map_key=False)[:5]
+        if wanted and name not in wanted:
+            continue
+        opts = opts if isinstance(opts, dict) else {}
+        if kind not in DRIVERS:
+            note(f"tube {name} is left out: its type {kind} is not one of the queue module's")
+        elif opts.get("temporary"):
+            note(f"tube {name} is left out: its tasks are temporary")
+        else:
+            given = {key: opts[key] for key in OPTIONS if opts.get(key) is not None}
+            found.append(Source(name, kind, _space_id(old, space), given))
+    return found
+
+
+def _space15(old: RawConnection, text: str) -> Source:
+    name, _, number = text.rpartition(":")
+    if not name or not number.isascii() or not number.isdigit():
+        raise CommandError(f"--space15: {text} (expected SPACE:N)", USAGE)
+    space = int(name) if name.isascii() and name.isdigit() else _space_id(old, name)
+    return Source(f"space{number}", "queue15", space, {})
+
+
+def _copy(old: RawConnection, new: RawConnection, one: Source, source: str, page: int) -> None:
+    """Copy what is not here yet, then count: both sides must have the same number."""
+    new.call("queue.create_tube", one.tube, one.kind, {**one.options, "if_not_exists": True})
+    known = new.call("tandem.import_state", one.tube) or {}
+    one.total = known.get("count", 0)
+    origin = f"{source}/{one.space}"
+    for rows in old.pages(one.space, known.get("last"), page):
+        one.total = new.call("tandem.import", one.tube, origin, raw=rows)
+        one.copied += len(rows)
+        note(f"{one.tube}: {one.total} tasks")
+    beyond = old.select(one.space, [], iterator=ALL, offset=max(one.total - 1, 0), limit=2)
+    if len(beyond) != min(one.total, 1):
+        raise CommandError(
+            f"{one.tube}: {one.total} tasks here, another number there",
+            REFUSED,
+            "its tasks changed meanwhile: stop its workers, drop the tube here, import again",
+        )
+
+
+def _report(found: list[Source], as_lines: bool, dry_run: bool) -> None:
+    columns = ("tube", "type", "tasks", "copied")
+    rows = [(o.tube, o.kind, o.copied if dry_run else o.total, 0 if dry_run else o.copied)
+            for o in found]  # fmt: skip
+    if as_lines:
+        for row in rows:
+            json_line(dict(zip(columns, row, strict=True)))
+    else:
+        table(columns, rows, right=("tasks", "copied"))

@@ -1,0 +1,68 @@
+"""Calls of `tandemq import`: tuples as another server stores them, payloads untouched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import importing
+from engine.importing import Tuple
+from model.errors import failure
+from node.calls import Handler, argument, reply
+from wire.arguments import check_nesting, new_reader, plain
+from wire.arguments15 import split_fields
+
+if TYPE_CHECKING:
+    from engine.tube import Tube
+    from node.connection import Connection
+    from node.core import Core
+
+
+def handlers(core: Core) -> dict[str, Handler]:
+    """Names to handlers, bound to `core`."""
+    engine = core.engine
+
+    def take_in(connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        """tube, source, then tuples one by one."""
+        (name, source), rest = split_fields(args, 2)
+        tube = engine.tubes.get(name) if type(name) is str else None
+        if tube is None:
+            raise failure(f"Tube {name} does not exist")
+        return reply(ticket, importing.take_in(engine, tube, source, _tuples(core, tube, rest)))
+
+    def state(connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        return reply(ticket, importing.state(engine, argument(plain(args), 0)))
+
+    return {"tandem.import": take_in, "tandem.import_state": state}
+
+
+def _tuples(core: Core, tube: Tube, raw: bytes) -> list[Tuple]:
+    fixed = importing.fixed_fields(tube)
+    many = fixed == importing.FIXED_15
+    found: list[Tuple] = []
+    for one in each(raw):
+        if one[0] & 0xF0 != 0x90 and one[0] not in (0xDC, 0xDD):
+            raise failure("Invalid tuple: expected an array")
+        fields, rest = split_fields(one, fixed)
+        payload = rest
+        if not many:
+            # One field: the array it came in is taken off.
+            if rest[0] != 0x91:
+                raise failure(f"Task {fields[0]} is not of the tube's layout: number of fields")
+            payload = rest[1:]
+        if len(payload) > core.limits.payload_bytes_max:
+            raise failure(f"Task {fields[0]} is larger than payload_bytes_max")
+        check_nesting(payload, core.limits.nesting_max)
+        found.append((fields, payload))
+    return found
+
+
+def each(raw: bytes) -> list[bytes]:
+    """The elements of a MessagePack array, each as it stands."""
+    reader = new_reader(max(len(raw), 1))
+    reader.feed(raw)
+    found = []
+    for _ in range(reader.read_array_header()):
+        start = reader.tell()
+        reader.skip()
+        found.append(raw[start : reader.tell()])
+    return found
