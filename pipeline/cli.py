@@ -221,6 +221,34 @@ def load(
     show(run(master, memory, put), as_json)
 
 
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for logs, history and report.")],
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Time under load.")] = 10,
+    master: Master = None,
+    memory: Memory = "2g",
+) -> None:
+    """Two nodes under load, a switch-over and a kill, then history, report and audit."""
+    from pipeline import demo as job
+
+    if out.exists() and any(out.iterdir()):
+        fail(f"{out} is not empty")
+    out.mkdir(parents=True, exist_ok=True)
+
+    def show_it(spark: Any) -> Any:
+        paths, told = job.load(out, seconds)
+        return job.run(spark, out, paths, told)
+
+    verdict = run(master, memory, show_it)
+    show(verdict.counts, False)
+    for row in verdict.rows[:20]:
+        print(f"{row['check']}: tube {row['tube']} task {row['task']} lsn {row['lsn']}")
+    print(f"page {out / 'report' / 'report.html'}")
+    print(verdict.text())
+    if not verdict.ok:
+        raise typer.Exit(EXIT_VIOLATED)
+
+
 def main() -> None:
     """For spark-submit and `python -m pipeline`."""
     app(prog_name="tandemq pipeline")
