@@ -285,7 +285,7 @@ def check_clients(log: DataFrame, clients: DataFrame) -> DataFrame:
     known = log.where("operation = 'put'").select("tube", F.col("task_id").alias("task")).distinct()
     return (
         told.join(known, ["tube", "task"], "left_anti")
-        .withColumn("lsn", F.lit(None))
+        .withColumn("lsn", F.lit(None).cast("bigint"))
         .select(
             *finding(
                 "lost_put",
