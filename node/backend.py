@@ -25,7 +25,7 @@ from node.admin.backend import (
 )
 from node.admin.events import EventBus, Subscription
 from node.inventory import NodeInventory
-from node.metrics import Latency, NodeMetrics, read_node
+from node.metrics import FAST_BUCKETS, Latency, NodeMetrics, read_node
 from node.peer_status import following, loss_bound, loss_of, own_lag, peers_of
 from node.role import wished
 from node.switchover import Switchover
@@ -70,7 +70,9 @@ class NodeBackend:
         self.bus = EventBus(epoch)
         self.inventory = NodeInventory(core, role.now, role.flush, self)
         self.sync = Latency()
+        self.appends, self.turns = Latency(FAST_BUCKETS), Latency(FAST_BUCKETS)
         wal.sync_seconds = self.sync.observe
+        wal.append_seconds = self.appends.observe
         #: Seconds spent before each kind of transition, since the process started.
         self.seconds: dict[tuple[str, str], float] = {}
         role.observers.append(self._changed)
@@ -161,6 +163,7 @@ class NodeBackend:
     def metrics(self) -> NodeMetrics:
         found = read_node(self.core, self.wal, self.sync, self.role.now())
         found.writable = self.writable
+        found.wal_append, found.turn = self.appends.copy(), self.turns.copy()
         found.peers = peers_of(self.peering)
         found.transitions = {
             (origin.value, target.value): (count, self.seconds[origin.value, target.value])

@@ -76,6 +76,8 @@ class Turn:
     first_lsn: int = 0
     last_lsn: int = 0
     replies: list[tuple[Connection, bytes]] = field(default_factory=list)
+    #: When its first request came, by the process's own clock in seconds; 0: not measured.
+    began: float = 0.0
 
 
 class Core:

@@ -144,6 +144,7 @@ class Node:
             self.peering,
             secrets.token_hex(4),
         )
+        shell.turn_seconds = self.backend.turns.observe
         return await self._live(tls)
 
     def _join_peers(self) -> None:

@@ -35,6 +35,8 @@ SYNC_BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005),
     *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
 )
+#: The same for what takes microseconds where nothing is synced.
+FAST_BUCKETS = (0.00001, 0.000025, 0.00005, *SYNC_BUCKETS)
 _TASK_STATES = ("ready", "taken", "delayed", "buried")
 
 
@@ -109,6 +111,8 @@ class NodeMetrics:
     durable_lsn: int = 0
     wal_bytes: int = 0
     wal_sync: Latency = field(default_factory=Latency)
+    wal_append: Latency = field(default_factory=lambda: Latency(FAST_BUCKETS))
+    turn: Latency = field(default_factory=lambda: Latency(FAST_BUCKETS))
     connections: int = 0
     sessions_attached: int = 0
     sessions_detached: int = 0

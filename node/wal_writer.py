@@ -19,6 +19,8 @@ from node.syncer import Syncer, SyncThread
 from replication.commit import CommitPoint
 from storage.log import Log
 
+#: One write in so many is measured.
+APPENDS_MEASURED = 8
 #: How many turns of the loop a sync waits at most for what already waits in sockets.
 GATHER_TURNS = 16
 
@@ -60,6 +62,9 @@ class WalWriter:
         self.on_durable: Callable[[int], None] = lambda _lsn: None
         self.on_commit: Callable[[int], None] = lambda _lsn: None
         self.sync_seconds: Callable[[float], None] = lambda _seconds: None
+        #: Told how long one write in APPENDS_MEASURED took.
+        self.append_seconds: Callable[[float], None] = lambda _seconds: None
+        self._appends = 0
         self._syncer = syncer or SyncThread()
         self._parked: deque[Turn] = deque()
         self._syncing = False
@@ -103,11 +108,15 @@ class WalWriter:
     def append(self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int) -> bool:
         """Write a frame to the log; False when that failed and the node is ending."""
         if self.log is not None:
+            self._appends += 1
+            began = 0.0 if self._appends % APPENDS_MEASURED else perf_counter()
             try:
                 self.log.append(frame, first_lsn, last_lsn, time_us)
             except StorageError as error:
                 self.fail(error)
                 return False
+            if began:
+                self.append_seconds(perf_counter() - began)
         self.written_lsn = last_lsn
         self.bytes_written += len(frame)
         if self.mode == "fsync":

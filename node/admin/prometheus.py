@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from node.admin.backend import STATES
-from node.metrics import NodeMetrics, TubeMetrics, label
+from node.metrics import Latency, NodeMetrics, TubeMetrics, label
 
 Values = list[tuple[Mapping[str, str], float]]
 
@@ -71,6 +71,12 @@ def _filled(family: Any, values: float | Values, suffix: str = "") -> Metric:
         family.add_sample(family.name + suffix, dict(labels), value)
     found: Metric = family
     return found
+
+
+def _histogram(name: str, text: str, latency: Latency) -> Metric:
+    family = HistogramMetricFamily(f"tandemq_{name}_seconds", text, unit="seconds")
+    family.add_metric([], buckets=latency.buckets(), sum_value=latency.sum)
+    return family
 
 
 def _node_families(node: NodeMetrics) -> Iterator[Metric]:
@@ -124,11 +130,13 @@ def _log_families(node: NodeMetrics) -> Iterator[Metric]:
     )
     yield _gauge("commit_lsn", "LSN up to which changes are acknowledged.", node.commit_lsn)
     yield _counter("wal_written_bytes", "Bytes appended to the log.", node.wal_bytes, "bytes")
-    sync = HistogramMetricFamily(
-        "tandemq_wal_sync_seconds", "Time to make the log durable.", unit="seconds"
+    yield _histogram("wal_sync", "Time to make the log durable.", node.wal_sync)
+    yield _histogram("wal_append", "Time of a write to the log, one in eight.", node.wal_append)
+    yield _histogram(
+        "request_turn",
+        "From the first request of an event-loop turn to its replies leaving, one turn in eight.",
+        node.turn,
     )
-    sync.add_metric([], buckets=node.wal_sync.buckets(), sum_value=node.wal_sync.sum)
-    yield sync
     yield _gauge("snapshot_lsn", "LSN of the last snapshot of this process.", node.snapshot_lsn)
     yield _gauge(
         "snapshot_pause_seconds",

@@ -113,6 +113,9 @@ def test_a_real_prometheus_scrapes_both_nodes(nodes: Pair, tmp_path: Path) -> No
         ready = query('tandemq_tube_tasks{tube="jobs",state="ready"}')
         assert {one["metric"]["instance"] for one in ready} == set(targets)
         assert query('tandemq_replication_lag_records{role="downstream"}')
+        for name in ("request_turn", "wal_append"):
+            count = query(f"sum(tandemq_{name}_seconds_count)")
+            assert float(count[0]["value"][1]) > 0, name
         assert not query('ALERTS{alertname="TandemTwoMasters"}')
     finally:
         running.terminate()
