@@ -71,6 +71,8 @@ class Engine:
         self.running = False
         self.woken: list[Tube] = []
         self.last_delivery = 0
+        #: How long nobody reigned before this node does, in µs; set before `promote`.
+        self.frozen_us = 0
         self.ttr_us = 0
         self.ttr_s: float | int = 0
         self.in_replicaset = False

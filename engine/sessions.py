@@ -166,3 +166,10 @@ class Sessions:
                 self._retire(session, self.engine.now + ttr_us)
             else:
                 self.explicit.add(session)
+                self._thaw(session, row[SHARED_EXPIRES], ttr_us)
+
+    def _thaw(self, session: bytes, expires: int, ttr_us: int) -> None:
+        """While nobody reigned the session could not be claimed: that time does not count."""
+        later = min(expires + self.engine.frozen_us, self.engine.now + ttr_us)
+        if later > expires:
+            self.space.set(session, SHARED_EXPIRES, later)

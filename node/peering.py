@@ -65,6 +65,8 @@ class Peering:
         self.peers = {address: PeerState(address) for address in self.settings.peers}
         self.feeds: list[Feed] = []
         self.following = False
+        #: When, by the log's clock, a master was last known to reign.
+        self.master_alive_us = 0
         self.source = Source(self)
         self.replica = Replica(self)
         self.window_bytes = self.settings.replication.window_bytes

@@ -72,6 +72,8 @@ class Replica:
         peer.lag_us = link.applier.last_lag_us
         if self.peering.following and link.applier.feeding and link.writable and offset is not None:
             self.peering.clock.follow(offset)
+            assert link.beat is not None
+            self.peering.master_alive_us = max(self.peering.master_alive_us, link.beat.clock_us)
 
     def harmless(self, decision: object) -> bool:
         """Whether a node that reigns may hear of it."""

@@ -226,7 +226,9 @@ class RoleKeeper:
         The record is memory's business until the turn ends; only the segment is begun here.
         """
         engine, queue = self.core.engine, self.settings.queue
+        alive = max(engine.now, self.links.master_alive_us)
         engine.now = max(engine.now, self.now())
+        engine.frozen_us = max(0, engine.now - alive)
         self._begin_term(term)
         said = queue.model_fields_set
         # What the configuration leaves out stays as the last call of queue.cfg made it.
