@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from chaos_cluster import Cluster
-from chaos_scenarios import SCENARIOS, Scenario, lacks, promote
+from chaos_disks import lacks
+from chaos_scenarios import SCENARIOS, Scenario, promote
 from chaos_toxi import serving
 
 ALL = os.environ.get("CHAOS") == "all"
