@@ -12,7 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from node.cli import bench, cluster, config, files, importing, manage, many, serve, tasks, tubes
+from node.cli import (
+    bench,
+    cluster,
+    config,
+    files,
+    importing,
+    manage,
+    many,
+    rescue,
+    serve,
+    tasks,
+    tubes,
+)
 from node.cli.output import CommandError, complain
 
 EXIT_OK, EXIT_USAGE, EXIT_INTERRUPTED = 0, 2, 130
@@ -67,7 +79,19 @@ def demo(context: typer.Context) -> None:
     raise typer.Exit(demonstration.main(list(context.args)))
 
 
-for commands in (serve, cluster, tasks, tubes, importing, manage, many, bench, files, config):
+for commands in (
+    serve,
+    cluster,
+    tasks,
+    tubes,
+    importing,
+    manage,
+    many,
+    bench,
+    files,
+    rescue,
+    config,
+):
     commands.add_to(app)
 
 

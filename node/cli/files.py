@@ -54,10 +54,12 @@ def dump(
             print(_DUMP_COLUMNS.format("lsn", "term", "time", "call", "operations"))
         for row in _progress(rows, "reading", rows):
             if as_lines:
-                json_line({**row._asdict(), "time": _time(row.time_us)})
+                json_line({**row._asdict(), "time": time_text(row.time_us)})
             else:
                 ops = " ".join(cell(op) for op in row.ops)
-                print(_DUMP_COLUMNS.format(row.lsn, row.term, _time(row.time_us), row.kind, ops))
+                print(
+                    _DUMP_COLUMNS.format(row.lsn, row.term, time_text(row.time_us), row.kind, ops)
+                )
     if rows.problems:
         raise CommandError("\n".join(rows.problems), REFUSED, "`tandemq log verify` checks it all")
 
@@ -145,7 +147,7 @@ def _progress(rows: Iterable[T], what: str, sizes: Dump | Verification) -> Itera
             yield row
 
 
-def _time(time_us: int) -> str:
+def time_text(time_us: int) -> str:
     """UTC, or the number itself when it is no date."""
     try:
         moment = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
