@@ -188,6 +188,12 @@ class NodeBackend:
         if bound is not None and not force and (writers := self._other_writers()):
             reason = f"{' and '.join(writers)} is writable: make it read-only first"
             raise NeedsForce(reason, (reason,), bound)
+        if bound is not None and not force and self._nobody_could_confirm():
+            reason = (
+                "pair mode never goes alone (replication.solo_after is null) and no replica can be "
+                "reached to confirm the new term"
+            )
+            raise NeedsForce(reason, (reason,), bound)
         settled = await wished(self.role, read_only, force=force)
         if self.core.read_only != read_only and settled.ok:
             raise Refused("another request came in between", ())
@@ -197,6 +203,12 @@ class NodeBackend:
                 raise Refused(reason, (reason,))
             raise NeedsForce(reason, (reason,), loss_bound(self.peering))
         return self._flip(True, began, bound if force else None)
+
+    def _nobody_could_confirm(self) -> bool:
+        replication = self.settings.replication
+        if replication.ack != "pair" or replication.solo_after is not None:
+            return False
+        return not any(peer.connected for peer in peers_of(self.peering))
 
     def _other_writers(self) -> list[str]:
         peers = peers_of(self.peering)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: How long the other node may take for what it was asked, in seconds.
 ANSWER_SECONDS = 30.0
+#: How long after a flip a node may not know yet who reigns, in seconds.
+SETTLE_SECONDS = 1.5
 #: A replica further behind than this is not switched over to, in seconds.
 LAG_SECONDS = 5.0
 
@@ -40,6 +42,7 @@ class Switchover:
 
     async def run(self) -> SwitchReport:
         """Raises `UnknownNode`, `Refused` (with the report)."""
+        await self._somebody_reigns()
         source, lag, missing = self._look()
         plan = self._plan(source)
         if self.dry_run:
@@ -58,6 +61,20 @@ class Switchover:
         if done:
             raise Refused(done, (done,), report)
         return report
+
+    async def _somebody_reigns(self) -> None:
+        """Links are made anew after every flip: whoever asks right then waits a moment."""
+        if self.role.role.value == "RUNNING":
+            return
+        self.peering.observers.append(self.changed.set)
+        try:
+            await self._until(
+                lambda: any(peer.connected and peer.writable for peer in peers_of(self.peering)),
+                "",
+                SETTLE_SECONDS,
+            )
+        finally:
+            self.peering.observers.remove(self.changed.set)
 
     # -- before ----------------------------------------------------------------------------------
 
@@ -164,9 +181,11 @@ class Switchover:
 
         return await self._until(reached, f"is not {wanted} after {ANSWER_SECONDS:g} s")
 
-    async def _until(self, reached: Callable[[], bool], otherwise: str) -> str:
+    async def _until(
+        self, reached: Callable[[], bool], otherwise: str, seconds: float = ANSWER_SECONDS
+    ) -> str:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 while not reached():
                     self.changed.clear()
                     await self.changed.wait()

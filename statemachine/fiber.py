@@ -217,6 +217,7 @@ class QueueStateFiber:
             self._withdraw(f"no answer to {error} of term {number}")
             return
         self._promoted = True
+        notes.missing = f"the record of term {number} is not committed yet"
         try:
             yield from self._do(effects.AwaitCommit, deadline, self._check_reign)
             self._check_reign()
