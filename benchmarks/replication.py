@@ -1,0 +1,268 @@
+"""Two nodes: what a replica costs the master, how long flips and promotions take, catching up.
+
+Here: the measurements of one section. Must not be here: the table, options, a node's flags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from benchmarks import load
+from benchmarks.table import Row, at_least, at_most, rate
+from benchmarks.target import Effort, Say, Target, tandem
+from node.demo.crowd import connect, disconnect
+from node.demo.history import History
+from node.demo.pair import Member, cluster, in_step, until
+from node.demo.team import Guide, Seat, Team, TeamPlan
+
+SECTION = "two nodes"
+FLIPS, FLIPS_FULL = 20, 100
+TASKS, TASKS_FULL = 100_000, 1_000_000
+TAKEN, TAKEN_FULL = 10_000, 100_000
+RATE = 2_000.0
+_TUBE = "fifo"
+
+
+async def run(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dict[str, object]]:
+    """Every measurement of the section; rows and what they were made of."""
+    rows, raw = await _cost(directory, effort, say)
+    flips, times = await _flips(directory, effort, say)
+    grown, more = await _promotions(directory, effort, say)
+    caught, last = await _catch_up(directory, effort, say)
+    return [*rows, *flips, *grown, *caught], {**raw, **times, **more, **last}
+
+
+@asynccontextmanager
+async def _pair(
+    directory: Path, effort: Effort, ack: str = "local"
+) -> AsyncIterator[tuple[Member, Member, Target]]:
+    """Both nodes, and the master with its connections and a fifo tube."""
+    async with cluster(directory, ack=ack) as (a, b):
+        connections = await connect("127.0.0.1", a.port, effort.connections)
+        target = Target(a, effort, connections)
+        try:
+            await target.create(_TUBE, "fifo")
+            yield a, b, target
+        finally:
+            await disconnect(connections)
+
+
+# -- what a replica costs --------------------------------------------------------------------------
+
+
+async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dict[str, object]]:
+    """Median CPU per operation: alone, then with a replica in both modes; in the same run."""
+    say("one node, the yardstick of the two")
+    async with tandem(directory / "alone", effort, tubes=(_TUBE,)) as one:
+        for _ in range(effort.runs):
+            await one.put_then_drain(_TUBE)
+    rows, raw = [], {"alone": _seconds(one)}
+    for ack, bound in (("local", 1.10), ("pair", 1.20)):
+        say(f"two nodes, acknowledged {ack}")
+        async with _pair(directory / ack, effort, ack) as (_, b, both):
+            before = b.cpu_seconds()
+            for _ in range(effort.runs):
+                await both.put_then_drain(_TUBE)
+            replica = b.cpu_seconds() - before
+            delays = await _delays(both, effort) if ack == "pair" else []
+        raw[ack] = _seconds(both)
+        for piece in ("put", "take+ack"):
+            name = f"{_TUBE} {piece}"
+            mine, alone = both.median(name), one.median(name)
+            rows.append(
+                Row(
+                    SECTION,
+                    f"{ack}: {piece}",
+                    rate(mine.rate),
+                    mine.server_us,
+                    mine.client_us,
+                    f"alone {rate(alone.rate)}, {alone.server_us:.1f} us",
+                    [at_most(mine.server_us / alone.server_us, bound, "x")],
+                )
+            )
+        total = sum(sum(seconds) for seconds in raw[ack].values())
+        share = replica / total
+        goals = [at_most(share, 0.5, "x")] if ack == "local" else []
+        rows.append(Row(SECTION, f"{ack}: replica's CPU", f"{share:.2f}x", goals=goals))
+        if delays:
+            text = f"p50 {_at(delays, 0.5):.2f} ms, p99 {_at(delays, 0.99):.2f} ms"
+            rows.append(Row(SECTION, "pair: a put by one producer", text))
+    return rows, {"cost_cpu_seconds": raw}
+
+
+def _seconds(target: Target) -> dict[str, list[float]]:
+    """Server CPU seconds of each sample by name."""
+    return {
+        name: [sample.server_seconds for sample in samples]
+        for name, samples in target.taken.items()
+    }
+
+
+async def _delays(target: Target, effort: Effort) -> list[float]:
+    """Milliseconds of single puts, one after the other."""
+    found = []
+    for _ in range(min(effort.count, 2_000)):
+        began = time.perf_counter()
+        await target.connections[0].call(f"queue.tube.{_TUBE}:put", ["x"])
+        found.append((time.perf_counter() - began) * 1_000)
+    return found
+
+
+def _at(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of them lie."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+# -- flips -----------------------------------------------------------------------------------------
+
+
+async def _flips(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dict[str, object]]:
+    count = FLIPS_FULL if effort.full else FLIPS
+    async with _pair(directory / "flips", effort) as (a, b, _):
+        say(f"{count} flips, idle")
+        idle = [await _idle_flip(*pair) for pair in _turns(a, b, count)]
+        say(f"{count} flips at {RATE:,.0f} operations a second")
+        busy, unknown = await _busy_flips(a, b, count)
+    rows = []
+    for name, times, share, bound in (("idle", idle, 0.5, 50), ("busy", busy, 0.99, 300)):
+        figure = f"p50 {_at(times, 0.5):.0f} ms, p99 {_at(times, 0.99):.0f} ms"
+        goal = at_most(_at(times, share), bound, " ms")
+        rows.append(Row(SECTION, f"switch-over, {name} ({count})", figure, goals=[goal]))
+    rows[-1].goals.append(at_most(unknown, 0, " unknown"))
+    say("forced promotion of a replica that has everything")
+    forced = []
+    for turn in range(min(effort.runs, 3)):
+        async with _pair(directory / f"forced{turn}", effort) as (a, b, _):
+            await until("in step", lambda a=a, b=b: in_step(b, a), (a, b))
+            await a.kill()
+            forced.append(await _promote(b))
+    figure = ", ".join(f"{value:.0f}" for value in forced) + " ms"
+    rows.append(Row(SECTION, "forced promotion", figure, goals=[at_most(max(forced), 500, " ms")]))
+    return rows, {"flips_ms": {"idle": idle, "busy": busy, "forced": forced}}
+
+
+def _turns(a: Member, b: Member, count: int) -> list[tuple[Member, Member]]:
+    return [(a, b) if turn % 2 == 0 else (b, a) for turn in range(count)]
+
+
+async def _idle_flip(old: Member, new: Member) -> float:
+    """Milliseconds from the command to the first put the new node accepts."""
+    await until("in step", lambda: in_step(new, old), (old, new))
+    connection = (await connect("127.0.0.1", new.port, 1))[0]
+    client = old.client()
+    began = time.perf_counter()
+    await asyncio.to_thread(client.switchover, new.name)
+    await connection.call(f"queue.tube.{_TUBE}:put", ["x"])
+    took = (time.perf_counter() - began) * 1_000
+    await disconnect([connection])
+    return took
+
+
+async def _busy_flips(a: Member, b: Member, count: int) -> tuple[list[float], int]:
+    """The same under puts, takes and acks; and how many calls had an unknown outcome."""
+    history = History()
+    guide = Guide({"a": a.port, "b": b.port}, 30.0)
+    seconds = count * 1.0 + 2
+    urls = [f"https://host{n % 997}.example/{n}" for n in range(int(RATE / 3 * seconds * 2))]
+    plan = TeamPlan(tube="busy", rate=RATE / 3, put_seconds=seconds, fetch_seconds=0.0)
+    team = Team(guide, history, plan)
+    await team.create_tube()
+    crowd = asyncio.create_task(team.run(urls))
+    began = []
+    for old, new in _turns(a, b, count):
+        await asyncio.sleep(0.6)
+        await until("in step", lambda old=old, new=new: in_step(new, old), (old, new))
+        began.append((time.monotonic_ns(), new.name))
+        await asyncio.to_thread(old.client().switchover, new.name)
+    await crowd
+    await guide.close()
+    found = []
+    for moment, name in began:
+        first = min(
+            p.answered_ns for p in history.puts if p.node == name and p.answered_ns > moment
+        )
+        found.append((first - moment) / 1e6)
+    unknown = sum(put.outcome == "unknown" for put in history.puts)
+    return found, unknown + sum(hold.outcome == "unknown" for hold in history.holds)
+
+
+async def _promote(node: Member) -> float:
+    """Milliseconds of a forced promotion, as the client sees it."""
+    client = node.client(60.0)
+    began = time.perf_counter()
+    await asyncio.to_thread(client.set_read_only, False, True)
+    return (time.perf_counter() - began) * 1_000
+
+
+# -- promotion by size, catching up ----------------------------------------------------------------
+
+
+async def _promotions(
+    directory: Path, effort: Effort, say: Say
+) -> tuple[list[Row], dict[str, object]]:
+    many, taken = (TASKS_FULL, TAKEN_FULL) if effort.full else (TASKS, TAKEN)
+    times = {}
+    for name, ready, held in (("few", 1_000, 0), ("many", many, 0), ("taken", 0, taken)):
+        say(f"promotion with {ready:,} ready and {held:,} taken tasks")
+        found = []
+        for turn in range(min(effort.runs, 3)):
+            async with _pair(directory / f"{name}{turn}", effort) as (a, b, target):
+                await target.put_batches(_TUBE, ready + held)
+                seat = Seat(Guide({"a": a.port}, 10.0))
+                for _ in range(held // 1_000):
+                    await seat.call(f"queue.tube.{_TUBE}:take_many", [1_000])
+                await until("in step", lambda a=a, b=b: _same(a, b), (a, b))
+                await a.kill()
+                found.append(await _promote(b))
+                await seat.close()
+        times[name] = sorted(found)[len(found) // 2]
+    grown = times["many"] / times["few"]
+    rows = [
+        Row(SECTION, "promotion, 1,000 ready", f"{times['few']:.0f} ms"),
+        Row(
+            SECTION,
+            f"promotion, {many:,} ready",
+            f"{times['many']:.0f} ms",
+            goals=[at_most(grown, 1.5, "x")],
+        ),
+        Row(
+            SECTION,
+            f"promotion, {taken:,} taken",
+            f"{times['taken']:.0f} ms",
+            goals=[at_most(times["taken"], 2_000, " ms")],
+        ),
+    ]
+    return rows, {"promotion_ms": times}
+
+
+def _same(a: Member, b: Member) -> bool:
+    return bool(in_step(b, a) and a.seen and b.seen and a.seen["lsn"] == b.seen["lsn"])
+
+
+async def _catch_up(
+    directory: Path, effort: Effort, say: Say
+) -> tuple[list[Row], dict[str, object]]:
+    """A replica that was away: records a second, beside the rate at which they were made.
+
+    The time counts from the start of its process.
+    """
+    count = TASKS_FULL if effort.full else TASKS
+    say(f"catching up with {count:,} records")
+    async with _pair(directory / "away", effort) as (a, b, target):
+        await b.stop()
+        made = await target.measure(
+            "make", load.put(target.connections, effort.shape, _TUBE, count)
+        )
+        began = time.monotonic()
+        await b.start()
+        await until("caught up", lambda: _same(a, b), (a, b))
+        seconds = time.monotonic() - began
+    speed = count / seconds
+    goal = at_least(speed / made.rate, 5)
+    text = f"made at {rate(made.rate)}"
+    row = Row(SECTION, f"catch-up, {count:,} records", rate(speed), yardstick=text, goals=[goal])
+    return [row], {"catch_up": {"made": made.rate, "caught": speed}}
