@@ -97,7 +97,11 @@ for commands in (
 
 # Rooms above this one bring their commands by entry points: they are not imported by name here.
 for entry in entry_points(group="tandemq.commands"):
-    app.add_typer(entry.load(), name=entry.name, rich_help_panel="Data")
+    loaded = entry.load()
+    if isinstance(loaded, typer.Typer):
+        app.add_typer(loaded, name=entry.name, rich_help_panel="Data")
+    else:
+        app.command(entry.name, rich_help_panel="Applications")(loaded)
 
 
 def run(argv: list[str] | None) -> int:

@@ -1,0 +1,98 @@
+"""The command `tandemq work`: flags, signals, log lines and exit codes around the runner.
+
+Here: what a terminal or a service manager sees. Must not be here: how tasks are worked on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tandemq.client.worker import Tally
+
+EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
+
+
+def work(
+    target: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Called as f(task).")],
+    tube: Annotated[str, typer.Option(help="Take tasks from there.")],
+    concurrency: Annotated[int, typer.Option(min=1, max=10_000, help="Tasks at a time.")] = 1,
+    server: Annotated[
+        str, typer.Option(metavar="HOST:PORT,...", envvar="TANDEMQ_SERVER", help="All nodes.")
+    ] = "127.0.0.1:3301",
+    user: Annotated[str | None, typer.Option(envvar="TANDEMQ_USER", help="Else guest.")] = None,
+    password_env: Annotated[
+        str, typer.Option(metavar="VARIABLE", help="Where the password is.")
+    ] = "TANDEMQ_PASSWORD",
+    ttr: Annotated[
+        float | None, typer.Option(min=0.1, help="The tube's ttr in seconds: touch in time.")
+    ] = None,
+    max_attempts: Annotated[int, typer.Option(min=1, help="Then a task is buried.")] = 5,
+    backoff: Annotated[float, typer.Option(min=0, help="Seconds after a first failure.")] = 1.0,
+    drain: Annotated[float, typer.Option(min=0, help="Seconds to end after SIGTERM.")] = 30.0,
+) -> None:
+    """Run a function for every task of a tube; SIGTERM or Ctrl-C ends it after those in hand."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    handler = _load(target)
+    password = os.environ.get(password_env) if user is not None else None
+    from tandemq.client.errors import Refused, TandemError, Unavailable
+    from tandemq.client.tube import Tube
+    from tandemq.client.worker import work as run
+
+    async def whole() -> Tally:
+        from tandemq.client.api import connect
+
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with connect(server, user=user, password=password) as client:
+            options: dict[str, Any] = {"max_attempts": max_attempts, "backoff": backoff}
+            source: Tube = client.tube(tube, ttr=ttr, **options)
+            logging.info("working on %s at %s, %d at a time", tube, client.node, concurrency)
+            return await run(source, handler, concurrency, stop, drain)
+
+    try:
+        tally = asyncio.run(whole())
+    except ValueError as error:
+        _end(f"--server: {error}", EXIT_USAGE)
+    except Unavailable as error:
+        _end(f"{error}; is a node writable? `tandemq status` tells", EXIT_UNREACHABLE)
+    except Refused as error:
+        _end(f"{error}; check --tube and the user's rights", EXIT_REFUSED)
+    except TandemError as error:
+        _end(str(error), EXIT_UNREACHABLE)
+    else:
+        logging.info("drained: %d done, %d failed, %d lost", tally.done, tally.failed, tally.lost)
+
+
+def _load(target: str) -> Any:
+    module, colon, name = target.partition(":")
+    if not colon or not module or not name:
+        _end(f"{target} is not MODULE:FUNCTION", EXIT_USAGE)
+    sys.path.insert(0, str(os.getcwd()))
+    found = None
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        _end(f"{target}: {error}; the working directory is searched too", EXIT_USAGE)
+    except AttributeError:
+        _end(f"{target}: {module} has no {name}", EXIT_USAGE)
+    if not callable(found):
+        _end(f"{target} is not a function", EXIT_USAGE)
+    return found
+
+
+def _end(text: str, code: int) -> Any:
+    print(f"error: {text}", file=sys.stderr)  # noqa: T201
+    raise typer.Exit(code)
