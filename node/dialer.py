@@ -64,7 +64,13 @@ class Dialer:
         nudge, peer = self._nudges[address], self.peering.peers[address]
         quick = 0
         while True:
-            socket = await self._reach(address)
+            try:
+                socket = await self._reach(address)
+            except Exception as error:
+                # A fault of our own must not leave the node without its peer for good.
+                self.peering.tried(address, f"failed: {type(error).__name__}: {error}")
+                await _pause(nudge, LONGEST_PAUSE)
+                continue
             loop = asyncio.get_running_loop()
             began = loop.time()
             await socket.ended.wait()

@@ -335,6 +335,10 @@ class Follow(Link):
         self.peer_lsn = applier.upstream_last
         if isinstance(message, Welcome) and not applier.closed:
             peering.replica.welcomed(self, message)
+            # Before the log is touched: who reigns there decides what this node may become.
+            peering.peer_changed()
+            if self.ended:
+                return
         for decision in decisions:
             if isinstance(decision, Resubscribe):
                 self.again = True
@@ -348,7 +352,7 @@ class Follow(Link):
                 peering.replica.carry_out(self, decision)
             if self.ended:
                 return
-        if isinstance(message, (Welcome, Heartbeat, Handoff)):
+        if isinstance(message, (Heartbeat, Handoff)):
             peering.peer_changed()
         if self.probe and applier.feeding:
             # Whoever feeds a node that reigns does not know its term yet, or is ahead of it.

@@ -45,6 +45,8 @@ class PeerState:
             self.last = _of_follow(self, link, frozenset(), now_us)
             self.heard_us = now_us - link.applier.pulse.age_us(now_us)
         self.link = None
+        # Until it was tried again nobody knows whether it can be reached.
+        self.tried = False
         self.again, self.refused = link.again, link.refused
         self.ended_at_us = now_us
         if link.refused:

@@ -176,7 +176,9 @@ class SimNode:
         self.peering.redial = lambda: self.soon(0, self._dial_all)
         self.soon(TICK_US, self._tick)
         self._dial_all()
-        self.role.wish(self.read_only, command=False)
+        # A link may stand before the node is told what it is to be, or after.
+        early = (world.seed + self.incarnation) % 2
+        self.soon(30 * MS * early, lambda: self.role.wish(self.read_only, command=False))
 
     def kill(self) -> None:
         """kill -9: what was written to files stays, everything else is gone."""
