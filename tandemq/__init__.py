@@ -1,7 +1,7 @@
 """What applications import: a client that follows the master, a worker runner, Spark sources.
 
-Built on stock connectors. Nothing of the server is imported from here; names are loaded on first
-use, so that a part nobody uses costs nothing.
+Built on stock connectors. The client imports nothing of the server, the Spark sources only its
+codec and log reader; names are loaded on first use, so that a part nobody uses costs nothing.
 """
 
 from __future__ import annotations
