@@ -25,7 +25,8 @@ def browser_path() -> str | None:
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while Playwright runs, its loop is the thread's and no other may run.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = browser_path()
     if found is None:
