@@ -37,6 +37,12 @@ class Delivery(tuple[Any, ...]):
     __slots__ = ()
 
 
+class Values(tuple[Any, ...]):
+    """An outcome of several values, or of one that is no task of the usual shape."""
+
+    __slots__ = ()
+
+
 class Client:
     """One connection.
 

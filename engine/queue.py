@@ -25,6 +25,7 @@ from engine.system_spaces import (
     taken_space,
 )
 from engine.tube import Callback, Tube
+from engine.xqueue import RecordTube
 from model.errors import failure
 from model.record import (
     KIND_DELAY,
@@ -44,6 +45,10 @@ TIMER_WAIT = -1
 #: Deadlines handled in one tick, so that a flood of them does not hold up callers.
 TICK_MAX = 1000
 EVENT_KINDS = {"ttl": KIND_TTL, "ttr": KIND_TTR, "delay": KIND_DELAY}
+
+
+def _no_functions(reference: str) -> Callable[[], Any]:
+    raise failure(f"{reference}: this node loads no functions")
 
 
 class Engine:
@@ -79,6 +84,8 @@ class Engine:
         self.tubes: dict[str, Tube] = {}
         self.tube_of_space: dict[int, Tube] = {}
         self.callbacks: dict[str, Callback] = {}
+        #: What a `module:function` of a declaration stands for; the rim provides it.
+        self.functions: Callable[[str], Callable[[], Any]] = _no_functions
         self.broken: dict[str, str] = {}
         self.on_tube: Callable[[Tube, bool], None] = lambda _tube, _appears: None
         self.on_grants_changed: Callable[[], None] = lambda: None
@@ -202,7 +209,8 @@ class Engine:
             self.broken[name] = f"new failed: {type(error).__name__}: {error}"
             self.report(f"tube {name}: driver {row[3]}: {self.broken[name]}")
             return
-        tube = (lanes.LaneTube if kind.lanes else Tube)(self, row, space, driver)
+        shape = RecordTube if kind.records else lanes.LaneTube if kind.lanes else Tube
+        tube = shape(self, row, space, driver)
         tube.callback = self.callbacks.get(name)
         self.tubes[name] = tube
         self.tube_of_space[space.id] = tube
@@ -282,7 +290,9 @@ class Engine:
         while self.woken:
             tube = self.woken.pop()
             try:
-                if isinstance(tube, lanes.LaneTube):
+                if isinstance(tube, RecordTube):
+                    tube.serve()
+                elif isinstance(tube, lanes.LaneTube):
                     lanes.serve(tube)
                 else:
                     waiting.serve(tube)
@@ -334,6 +344,9 @@ class Engine:
         blocked = waiter.id in tube.blocked
         tube.cancel(waiter)
         self.unpark(waiter)
+        if isinstance(tube, RecordTube):
+            waiter.client.deliver(waiter.ticket, tube.timed_out(waiter))
+            return
         waiter.client.deliver(waiter.ticket, NIL if blocked else EMPTY)
 
     def _expire_task(self, entry: tuple[Any, ...]) -> None:

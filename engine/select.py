@@ -12,6 +12,7 @@ from engine.system_spaces import CONSUMERS_ID, SESSION_IDS_ID, SHARED_ID, TAKEN_
 from model.errors import ER_KEY_PART_TYPE, ER_NO_SUCH_INDEX, QueueError
 from model.raw import Raw, raw_str
 from model.task import NEVER_US
+from spaces.view import ViewSpace
 
 if TYPE_CHECKING:
     from engine.queue import Engine
@@ -52,7 +53,10 @@ def _rows(
         return [] if row is None else [row]
     fields = [field for field, _ in shape.parts]
 
+    view = space.view if isinstance(space, ViewSpace) else list
+
     def parts(row: Row) -> tuple[Any, ...]:
+        row = tuple(view(row))
         return tuple(_comparable(row[field]) for field in fields)
 
     ordered = sorted(_source(engine, space), key=parts)
@@ -118,6 +122,8 @@ def _check_key(shape: IndexShape, key: list[Any]) -> None:
 
 
 def _visible(space: Space, row: Row) -> list[Any]:
+    if isinstance(space, ViewSpace):
+        return space.view(row)
     fields = list(row)
     if space.raw is not None:
         fields[space.raw] = Raw(row[space.raw])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import admin, batches
 from engine.arguments import split_token, wants_token
-from engine.clients import EMPTY, NIL, PENDING, Delivery
+from engine.clients import EMPTY, NIL, PENDING, Delivery, Values
 from engine.tube import Tube
 from model.errors import ER_TUPLE_TOO_LARGE, QueueError, failure
 from model.raw import Raw
@@ -47,6 +47,8 @@ def reply(ticket: int, outcome: Any) -> bytes | None:
         return empty_reply(ticket >> 1)
     if outcome is NIL:
         return nil_reply(ticket >> 1, bool(ticket & 1))
+    if kind is Values:
+        return values_reply(ticket >> 1, list(outcome), bool(ticket & 1))
     if kind is Delivery:
         return values_reply(ticket >> 1, [visible(outcome)], bool(ticket & 1))
     if kind is list:

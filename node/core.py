@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from engine.clients import EMPTY
 from engine.queue import Engine
 from engine.tube import Tube
+from engine.xqueue import RecordTube
 from model.errors import (
     ER_PROC_LUA,
     ER_READONLY,
@@ -20,7 +21,15 @@ from model.errors import (
     no_such_proc,
 )
 from model.record import encode_frame
-from node import calls, import_calls, module_calls, queue15_calls, requests, tube_calls
+from node import (
+    calls,
+    import_calls,
+    module_calls,
+    queue15_calls,
+    requests,
+    tube_calls,
+    xqueue_calls,
+)
 from node.connection import Connection
 from wire.constants import CALL, CALL_16
 from wire.replies import empty_reply, error_reply, nil_reply
@@ -122,6 +131,7 @@ class Core:
         self.handlers.update(module_calls.handlers(self))
         self.handlers.update(queue15_calls.handlers(self))
         self.handlers.update(import_calls.handlers(self))
+        self.handlers["xqueue.upgrade"] = xqueue_calls.upgrade(self)
         engine.on_tube = self._tube_changed
         engine.on_grants_changed = self.forget_tables
         for tube in engine.tubes.values():
@@ -133,8 +143,14 @@ class Core:
     def _tube_changed(self, tube: Tube, appears: bool) -> None:
         table = calls.TubeCalls(tube, self.limits)
         more = tube_calls.MoreCalls(self, tube, table.check_payload)
-        for method, handler in (*table.handlers(), *more.handlers()):
-            name = f"queue.tube.{tube.name}:{method}"
+        found = [
+            (f"queue.tube.{tube.name}:{method}", handler)
+            for method, handler in (*table.handlers(), *more.handlers())
+            if not isinstance(tube, RecordTube) or method in xqueue_calls.OF_EVERY_TUBE
+        ]
+        if isinstance(tube, RecordTube):
+            found += xqueue_calls.handlers(self, tube)
+        for name, handler in found:
             if appears:
                 self.handlers[name] = handler
             else:
@@ -204,7 +220,15 @@ class Core:
             return text.rpartition(":")[2] in calls.READING | tube_calls.READING
         if text.startswith(queue15_calls.PREFIX):
             return text.removeprefix(queue15_calls.PREFIX) in queue15_calls.READING
-        return text not in ("tandem.import", "queue.create_tube", "queue.identify", "queue.cfg")
+        if text.startswith("box.space."):
+            return text.rpartition(":")[2] in xqueue_calls.READING
+        return text not in (
+            "tandem.import",
+            "xqueue.upgrade",
+            "queue.create_tube",
+            "queue.identify",
+            "queue.cfg",
+        )
 
     def _refusal(self, text: str) -> calls.Handler:
         """Answer a changing call on a node that is not RUNNING."""

@@ -1,0 +1,249 @@
+"""xqueue: queue powers for records of the user's own layout, in six states.
+
+Behaviour after moonlibs/xqueue, with the one timer field of the original taken apart into what it
+means (`drivers.xqueue_record`). The calls are in `engine.xqueue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgpack
+
+from drivers import xqueue_declaration as declaration
+from drivers import xqueue_updates
+from drivers.base import Driver, DriverMisuse, Event
+from drivers.xqueue_record import (
+    ER_TUPLE_FOUND,
+    EXPIRES,
+    FIRST_OTHER,
+    KIND,
+    RUNAT,
+    Layout,
+)
+from model.record import SET
+from model.task import NEVER_US
+from spaces.index import DeadlineIndex
+from spaces.record_index import RecordIndex
+from spaces.space import Row, Space
+from spaces.view import ViewSpace
+
+_STATES = {"taken": "T", "buried": "B", "ready": "R", "delayed": "W"}
+
+
+class XQueue(Driver):
+    name: ClassVar[str] = "xqueue"
+    tube_options: ClassVar[frozenset[str]] = declaration.OPTIONS
+    records: ClassVar[bool] = True
+
+    def __init__(self, space: Space, opts: dict[str, Any]) -> None:
+        super().__init__(space, opts)
+        index = space.indexes[0]
+        assert isinstance(index, RecordIndex)
+        self.index = index
+        self.layout = Layout(opts)
+        self.features: dict[str, Any] = opts["features"]
+        self.ttl = _default(self.features, "ttl")
+        self.ttr = _default(self.features, "ttr")
+        self.zombie = _default(self.features, "zombie")
+
+    @classmethod
+    def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
+        return declaration.check(opts)
+
+    @classmethod
+    def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
+        layout = Layout(opts)
+        index = RecordIndex(layout.priority, layout.tube, tuple(opts["tube_stats"]))
+        return ViewSpace(
+            space_id,
+            name,
+            tuple((field[0], field[1]) for field in opts["format"]),
+            indexes=(index, DeadlineIndex(RUNAT, lambda row: row[RUNAT] or None)),
+            shapes=layout.shapes(),
+            temporary=temporary,
+            view=layout.view,
+        )
+
+    def start(self, now: int) -> None:
+        self.index.begin_counting()
+
+    def normalize_task(self, row: Row) -> tuple[int, str, bytes]:
+        shown = self.layout.table(row if row[1] != "-" else (row[0], "t", *row[2:]))
+        return row[0], row[1], msgpack.packb(shown, unicode_errors="surrogateescape")
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def next_key(self, now: int) -> int:
+        """The key `auto_increment` and `time64` give: never one that was given before."""
+        last = self.space.next_id
+        if self.features["id"] == "time64":
+            return max(now * 1000, last)
+        if last >= NEVER_US:
+            raise DriverMisuse("the primary key has no greater value left")
+        return last or 1
+
+    def add(
+        self, key: Any, task: dict[str, Any], delay: int | None, ttl: int | None, now: int
+    ) -> Row:
+        """Insert a record; `delay`, `ttl` in µs. Unknown fields of `task` are dropped."""
+        layout = self.layout
+        key = layout.check_key(key)
+        fields = [task.get(name) for name in layout.names]
+        rest = layout.rest(fields)
+        if key in self.space.rows:
+            raise DriverMisuse(
+                f"Duplicate key exists in unique index 'primary' in space '{self.space.name}'",
+                ER_TUPLE_FOUND,
+            )
+        status, runat, kind, expires = self._ready_at(delay, ttl, 0, now)
+        row = (key, status, runat, kind, expires, *rest)
+        self.space.insert(row)
+        return row
+
+    def _ready_at(
+        self, delay: int | None, ttl: int | None, left: int, now: int
+    ) -> tuple[str, int, str, int]:
+        """Status, runat, kind and end of life of a record that is ready now or after `delay`."""
+        begins = now if delay is None else max(1, now + delay)
+        if ttl is None:
+            ttl = self.ttl
+        expires = left if ttl is None else max(1, begins + ttl)
+        if delay is not None:
+            return "~", begins, "w", expires
+        return "r", expires, "x" if expires else "", expires
+
+    def take_one(self, tube: str | None, ttr: int | None, now: int) -> Row | None:
+        """The next ready record, of one tube or any, taken for `ttr` µs (None: the default).
+
+        One whose life is over is returned still ready, for the engine to expire.
+        """
+        row = self.index.first_ready(tube)
+        if row is None or (row[RUNAT] and row[RUNAT] <= now):
+            return row
+        if ttr is None:
+            ttr = self.ttr
+        runat = 0 if ttr is None else now + ttr
+        return self._set(row, "t", runat, "t" if runat else "", row[EXPIRES])
+
+    def _set(self, row: Row, status: str, runat: int, kind: str, expires: int) -> Row:
+        key = row[0]
+        new = (key, status, runat, kind, expires, *row[FIRST_OTHER:])
+        space = self.space
+        space.update(
+            key,
+            row,
+            new,
+            (SET, space.id, key, 1, status, RUNAT, runat, KIND, kind, EXPIRES, expires),
+        )
+        return new
+
+    def edit(self, key: Any, updates: Any) -> Row:
+        """Apply update operations to a record; status and runat stay what they are."""
+        row = self.space.rows[key]
+        if updates is None or updates == [] or updates == {}:
+            return row
+        layout = self.layout
+        fields = layout.view(row)
+        found = xqueue_updates.apply(fields, layout.names, updates)
+        if found[layout.pk] != key or type(found[layout.pk]) is not type(key):
+            raise DriverMisuse(
+                "Attempt to modify a tuple field which is part of primary index in space "
+                f"'{self.space.name}'",
+                xqueue_updates.ER_UPDATE_PRIMARY,
+            )
+        new = (*row[:FIRST_OTHER], *layout.rest(found))
+        pairs = [
+            part
+            for at in range(FIRST_OTHER, len(new))
+            if new[at] != row[at] or type(new[at]) is not type(row[at])
+            for part in (at, new[at])
+        ]
+        if pairs:
+            self.space.update(key, row, new, (SET, self.space.id, key, *pairs))
+        return new
+
+    def finish(self, key: Any, delay: int | None, now: int) -> tuple[Row, bool]:
+        """What an ack does: remove, keep, or keep for a while. (row, whether it is gone)."""
+        row = self.space.rows[key]
+        if "keep" in self.features:
+            return self._set(row, "d", 0, "", 0), False
+        if "zombie" not in self.features:
+            return self.space.delete(key), True
+        if delay is None:
+            delay = self.zombie
+        if delay is None:
+            # "otherwise only if set delay during ack", says the documentation of the feature.
+            return self.space.delete(key), True
+        return self._set(row, "z", max(1, now + delay), "z", 0), False
+
+    def ready(self, key: Any, delay: int | None, ttl: int | None, left: int, now: int) -> Row:
+        """Any state to ready, or waiting; `left` is the end of life where nothing else says."""
+        row = self.space.rows[key]
+        return self._set(row, *self._ready_at(delay, ttl, left, now))
+
+    def more_time(self, key: Any, increment: int) -> Row:
+        """touch: a ttr or ttl that runs gets longer; where none runs nothing changes."""
+        row = self.space.rows[key]
+        if not increment or not row[RUNAT] or row[1] not in ("t", "r"):
+            return row
+        runat = min(row[RUNAT] + increment, NEVER_US)
+        return self._set(row, row[1], runat, row[KIND], runat if row[1] == "r" else row[EXPIRES])
+
+    # -- the contract of every driver ------------------------------------------------------------
+
+    def put(self, data: bytes, opts: dict[str, Any] | None, now: int) -> Row:
+        raise DriverMisuse(
+            f"tube {self.space.name} is an xqueue: use box.space.{self.space.name}:put"
+        )
+
+    def take(self, now: int) -> Row | None:
+        return self.take_one(None, None, now)
+
+    def delete(self, task_id: Any, now: int) -> Row:
+        row = self.space.delete(task_id)
+        return (row[0], "-", *row[2:])
+
+    def release(self, task_id: Any, opts: dict[str, Any] | None, now: int) -> Row:
+        """Given back without its owner: what was left of its life is left still."""
+        row = self.space.rows[task_id]
+        return self._set(row, "r", row[EXPIRES], "x" if row[EXPIRES] else "", row[EXPIRES])
+
+    def bury(self, task_id: Any, now: int) -> Row:
+        row = self.space.rows[task_id]
+        return self._set(row, "!", 0, "", row[EXPIRES])
+
+    def kick(self, count: int, now: int) -> list[Row]:
+        found: list[Row] = []
+        while len(found) < count and (row := self.index.first_buried()) is not None:
+            found.append(self.ready(row[0], None, None, 0, now))
+        return found
+
+    def kick_one(self, task_id: Any, now: int) -> Row:
+        return self.ready(task_id, None, None, 0, now)
+
+    def touch(self, task_id: Any, delta_us: int, now: int) -> Row:
+        return self.more_time(task_id, delta_us)
+
+    def tasks_by_state(self, status: str) -> Iterator[Row]:
+        return self.index.by_status(status)
+
+    def counts(self) -> dict[str, int]:
+        return {name: self.index.counts[letter] for name, letter in _STATES.items()}
+
+    def expire(self, task_id: Any, now: int) -> list[Event]:
+        row = self.space.rows[task_id]
+        kind = row[KIND]
+        if kind == "w":
+            return [("delay", self.release(task_id, None, now))]
+        if kind == "t":
+            return [("ttr", self.release(task_id, None, now))]
+        gone = self.delete(task_id, now)
+        return [("delete", gone), ("ttl", gone)] if kind == "x" else [("zombie", gone)]
+
+
+def _default(features: dict[str, Any], name: str) -> int | None:
+    """A feature's default in µs, None where it has none."""
+    value = features.get(name)
+    return None if value is None or value is True else round(value * 1_000_000)

@@ -1,0 +1,392 @@
+"""Calls of xqueue on a tube of records: argument rules, ownership, futures, takes by tube.
+
+Everything else, sessions, deadlines, promotion, is the engine's as for any other tube. Behaviour
+and texts: docs/compatibility-xqueue.md.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from drivers.xqueue import XQueue
+from drivers.xqueue_record import EXPIRES, key_text
+from engine import expiry, pause, waiting
+from engine.clients import EMPTY, PENDING, Client, Values, Waiter, _Sentinel
+from engine.pause import PAUSED_PUTS, PAUSED_TAKES
+from engine.tube import Tube
+from engine.xqueue_arguments import PRETTY, increment_us, options, us
+from model.errors import failure
+from model.record import (
+    KIND_ACK,
+    KIND_BURY,
+    KIND_DELETE,
+    KIND_KICK,
+    KIND_PUT,
+    KIND_RELEASE,
+    KIND_TAKE,
+    KIND_TOUCH,
+)
+from model.task import NEVER_US
+from spaces.space import Row, Space
+
+if TYPE_CHECKING:
+    from engine.queue import Engine
+
+
+class RecordTube(Tube):
+    """waiters: takes; futures: whoever waits for a record to be finished, by its key."""
+
+    __slots__ = ("futures", "records", "strict")
+
+    records: XQueue
+
+    def __init__(self, engine: Engine, row: Row, space: Space, driver: Any) -> None:
+        super().__init__(engine, row, space, driver)
+        self.records = driver
+        self.futures: dict[Any, OrderedDict[int, Waiter]] = {}
+        self.strict = self.opts.get("compat") == "strict"
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    def task(self, row: Row) -> Any:
+        """A record as put, take, wait and kill show it."""
+        if row[1] == "-":
+            row = (row[0], "r", *row[2:])
+        layout = self.records.layout
+        if self.records.features["retval"] == "tuple":
+            return layout.view(row)
+        return layout.table(row)
+
+    def answer(self, row: Row) -> Values:
+        """What the other calls answer: the same, where `strict` does not ask for the tuple."""
+        return Values((self.records.layout.view(row) if self.strict else self.task(row),))
+
+    def nothing(self, row: Row) -> Any:
+        return EMPTY if self.strict else self.answer(row)
+
+    # -- put and take ----------------------------------------------------------------------------
+
+    def put_record(self, client: Client, ticket: Any, task: Any, opts: Any = None) -> Any:
+        generator = self.records.features["id"]
+        if type(task) is list and task:
+            raise failure(
+                "Primary key is mandatory"
+                if generator == "required"
+                else "Task from array creation is not implemented yet"
+            )
+        if type(task) is not dict and task != []:
+            raise failure("Wrong argument to put. Expected table or tuple")
+        opts = options(opts)
+        delay, ttl = self._times(opts)
+        wait = us("opts.wait", opts.get("wait"))
+        if wait is not None and delay is not None:
+            raise failure(
+                "Are you crazy? Call of :put({...}, { wait = <>, delay = <> }) looks weird"
+            )
+        engine = self.engine
+        if self._paused(PAUSED_PUTS):
+            raise pause.refusal(self.name)
+        task = task or {}
+        row = self.records.add(self._new_key(generator, task), task, delay, ttl, engine.now)
+        self.calls["put"] += 1
+        engine.commit(KIND_PUT, client.session)
+        self.tell(row, "put")
+        if wait is None or wait <= 0:
+            return Values((self.task(row),))
+        return self._await(client, ticket, row, wait)
+
+    def _paused(self, what: int) -> bool:
+        if self.driver is self.inner:
+            return False
+        row = self.engine.pauses.space.rows.get(self.id)
+        return row is not None and bool(row[what])
+
+    def _new_key(self, generator: str, task: dict[str, Any]) -> Any:
+        if generator == "required":
+            layout = self.records.layout
+            key = task.get(layout.format[layout.pk][0])
+            if key is None:
+                raise failure("Primary key is mandatory")
+            return key
+        if generator == "uuid":
+            text = self.engine.sessions.new_uuid().hex()
+            return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        if ":" in generator:
+            return self.engine.functions(generator)()
+        return self.records.next_key(self.engine.now)
+
+    def _times(self, opts: dict[str, Any]) -> tuple[int | None, int | None]:
+        """Delay and ttl in µs, if these features are on."""
+        features = self.records.features
+        delay, ttl = us("delay", opts.get("delay")), us("ttl", opts.get("ttl"))
+        if delay is not None and "delayed" not in features:
+            raise failure("Feature delayed is not enabled")
+        if ttl is not None and "ttl" not in features:
+            raise failure("Feature ttl is not enabled")
+        if delay is not None and ttl is not None:
+            raise failure("Features ttl and delay are mutually exclusive")
+        return delay, ttl
+
+    def take_record(self, client: Client, ticket: Any, timeout: Any = 0, opts: Any = None) -> Any:
+        if type(timeout) is dict:
+            opts, timeout = timeout, timeout.get("timeout", 0)
+        opts = options(opts)
+        wait = us("timeout", timeout)
+        if wait is None or wait < 0:
+            raise failure("timeout required")
+        ttr, tube = us("ttr", opts.get("ttr")), opts.get("tube")
+        if ttr is not None and "ttr" not in self.records.features:
+            raise failure("Feature ttr is not enabled")
+        if tube is not None:
+            if self.records.layout.tube is None:
+                raise failure("Feature tube is not enabled")
+            if type(tube) is not str:
+                raise failure("opts.tube must be a string")
+        row = self._take(client, tube, ttr)
+        if row is not None:
+            return Values((self.task(row),))
+        if not wait:
+            return EMPTY
+        waiter = self.engine.park(client, ticket, self, wait, False)
+        waiter.opts = {"tube": tube, "ttr": ttr}
+        self.waiters[waiter.id] = waiter
+        return PENDING
+
+    def _take(self, client: Client, tube: str | None, ttr: int | None) -> Row | None:
+        engine, records = self.engine, self.records
+        if self._paused(PAUSED_TAKES):
+            return None
+        while (row := records.take_one(tube, ttr, engine.now)) is not None and row[1] != "t":
+            expiry.expire(self, row[0])
+        if row is None:
+            return None
+        self.own(row[0], client, engine.sessions.of(client))
+        self.calls["take"] += 1
+        engine.commit(KIND_TAKE, client.session)
+        if self.callback is not None:
+            self.notify(row, "take")
+        return row
+
+    def serve(self) -> None:
+        """Give what is ready to who waits: takers of its tube first, then those of any."""
+        for scoped in (True, False):
+            for waiter in list(self.waiters.values()):
+                opts = waiter.opts or {}
+                if waiter.id not in self.waiters or (opts["tube"] is not None) is not scoped:
+                    continue
+                try:
+                    row = self._take(waiter.client, opts["tube"], opts["ttr"])
+                    if row is None and not scoped:
+                        return
+                    outcome: Any = None if row is None else Values((self.task(row),))
+                except Exception as error:
+                    outcome = waiting.failed(self, error)
+                if outcome is not None and self.waiters.pop(waiter.id, None) is not None:
+                    self.engine.unpark(waiter)
+                    waiter.client.deliver(waiter.ticket, outcome)
+
+    # -- the end of a task -----------------------------------------------------------------------
+
+    def _found(self, argument: Any) -> Row:
+        key = self.records.layout.key_of(argument)
+        row: Row | None = self.space.rows.get(key)
+        if row is None:
+            raise failure(f"Task {{{key_text(key)}}} was not found")
+        return row
+
+    def _owned(self, client: Client, argument: Any) -> Row:
+        row = self._found(argument)
+        owner = self.taken.rows.get((self.id, row[0]))
+        if owner is None:
+            raise failure(f"Task {key_text(row[0])} not taken by any")
+        if owner[3] != client.session:
+            raise failure(f"Task {key_text(row[0])} taken by {owner[2]}. Not you ({client.id})")
+        return row
+
+    def ack_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+        row = self._owned(client, argument)
+        attr = options(attr)
+        delay = us("delay", attr.get("delay"))
+        if delay is not None and "zombie" not in self.records.features:
+            raise failure("Feature zombie is not enabled")
+        key = row[0]
+        self.records.edit(key, attr.get("update"))
+        row, gone = self.records.finish(key, delay, self.engine.now)
+        self.taken.disown(self.id, key)
+        self.calls["ack"] += 1
+        self.done += 1
+        self.engine.commit(KIND_ACK, client.session)
+        self.tell(row, "delete" if gone else "ack")
+        self._resolve(row, True)
+        return self.answer(row)
+
+    def release_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+        row = self._owned(client, argument)
+        attr = options(attr)
+        delay, ttl = self._times(attr)
+        key = row[0]
+        self.records.edit(key, attr.get("update"))
+        left = 0 if delay is None else row[EXPIRES]
+        row = self.records.ready(key, delay, ttl, left, self.engine.now)
+        self.taken.disown(self.id, key)
+        self.calls["release"] += 1
+        self.engine.commit(KIND_RELEASE, client.session)
+        self.tell(row, "release")
+        return self.answer(row)
+
+    def bury_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+        row = self._owned(client, argument)
+        key = row[0]
+        self.records.edit(key, options(attr).get("update"))
+        row = self.records.bury(key, self.engine.now)
+        self.taken.disown(self.id, key)
+        self.calls["bury"] += 1
+        self.engine.commit(KIND_BURY, client.session)
+        self.tell(row, "bury")
+        self._resolve(row, False)
+        return self.nothing(row)
+
+    def touch_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+        row = self._found(argument)
+        increment = increment_us(options(attr).get("increment"))
+        if row[1] == "t":
+            self._owned(client, argument)
+        row = self.records.more_time(row[0], increment)
+        self.calls["touch"] += 1
+        self.engine.commit(KIND_TOUCH, client.session)
+        self.tell(row, "touch")
+        return self.answer(row)
+
+    def dig(self, client: Client, argument: Any, attr: Any = None) -> Any:
+        """kick as well: up to N buried records, or one by a map, an array or a text key."""
+        attr = options(attr)
+        delay, ttl = self._times(attr)
+        if type(argument) in (int, float):
+            return self._dig_many(client, argument, attr, delay, ttl)
+        row = self._found(argument)
+        if row[1] != "!":
+            raise failure(f"Task {{{key_text(row[0])}}} is not buried")
+        row = self._dug(row[0], attr, delay, ttl)
+        self.calls["kick"] += 1
+        self.engine.commit(KIND_KICK, client.session)
+        self.tell(row, "kick")
+        return self.nothing(row)
+
+    def _dug(self, key: Any, attr: dict[str, Any], delay: int | None, ttl: int | None) -> Row:
+        self.records.edit(key, attr.get("update"))
+        return self.records.ready(key, delay, ttl, 0, self.engine.now)
+
+    def _dig_many(
+        self, client: Client, count: float, attr: dict[str, Any], delay: int | None, ttl: int | None
+    ) -> Any:
+        rows: list[Row] = []
+        while len(rows) < count and (row := self.records.index.first_buried()) is not None:
+            rows.append(self._dug(row[0], attr, delay, ttl))
+        if rows:
+            self.calls["kick"] += len(rows)
+            self.engine.commit(KIND_KICK, client.session)
+            for row in rows:
+                self.tell(row, "kick")
+        return EMPTY if self.strict else Values((len(rows),))
+
+    def kill(self, client: Client, argument: Any) -> Any:
+        key = self.records.layout.key_of(argument)
+        if key not in self.space.rows:
+            raise failure(f"Task by {key_text(key)} not found to kill")
+        gone = self.records.delete(key, self.engine.now)
+        row = (key, "!", *gone[2:])
+        self.taken.disown(self.id, key)
+        self.calls["delete"] += 1
+        self.done += 1
+        self.engine.commit(KIND_DELETE, client.session)
+        self.tell(gone, "delete")
+        self._resolve(row, False)
+        return Values((self.task(row),))
+
+    def truncate(self, client: Client) -> _Sentinel:
+        outcome = super().truncate(client)
+        for key in list(self.futures):
+            self._answer_futures(key, failure(f"Task {{{key_text(key)}}} was not found"))
+        return outcome
+
+    # -- futures ---------------------------------------------------------------------------------
+
+    def wait_record(self, client: Client, ticket: Any, argument: Any, timeout: Any = None) -> Any:
+        row = self._found(argument)
+        if row[1] in ("!", "z", "d"):
+            done = row[1] != "!" and not self.strict
+            return Values((self.task(row), done))
+        wait = NEVER_US if timeout is None else us("timeout", timeout)
+        assert wait is not None
+        if wait <= 0:
+            return Values((self.task(row), False))
+        if not self.engine.running:
+            raise failure("This node is read-only: wait for a task on the node that serves it")
+        return self._await(client, ticket, row, wait)
+
+    def _await(self, client: Client, ticket: Any, row: Row, wait: int) -> _Sentinel:
+        waiter = self.engine.park(client, ticket, self, wait, False)
+        waiter.opts = {"key": row[0], "row": row}
+        # Beside the takes, so that a change of roles answers these calls as well.
+        self.blocked[waiter.id] = waiter
+        self.futures.setdefault(row[0], OrderedDict())[waiter.id] = waiter
+        return PENDING
+
+    def _resolve(self, row: Row, processed: bool) -> None:
+        if row[0] in self.futures:
+            self._answer_futures(row[0], Values((self.task(row), processed)))
+
+    def _answer_futures(self, key: Any, outcome: Any) -> None:
+        for waiter in self.futures.pop(key).values():
+            # Not there: it was answered with all others at a change of roles.
+            if self.blocked.pop(waiter.id, None) is not None:
+                self.engine.unpark(waiter)
+                waiter.client.deliver(waiter.ticket, outcome)
+
+    def timed_out(self, waiter: Waiter) -> Any:
+        """What a wait that reached its end is told."""
+        opts = waiter.opts or {}
+        if "key" not in opts:
+            return EMPTY
+        shown = self.task(self.space.rows.get(opts["key"], opts["row"]))
+        return Values((shown, False))
+
+    def cancel(self, waiter: Waiter) -> None:
+        super().cancel(waiter)
+        key = (waiter.opts or {}).get("key")
+        line = self.futures.get(key)
+        if line is not None:
+            line.pop(waiter.id, None)
+            if not line:
+                del self.futures[key]
+
+    def tell(self, row: Row, event: str) -> None:
+        if self.callback is not None:
+            self.notify(row, event)
+        if event == "ttl":
+            self._resolve(row, False)
+        if self.waiters and row[1] == "r":
+            self.engine.woken.append(self)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def stats(self, pretty: Any = None) -> Values:
+        index = self.records.index
+
+        def names(counts: dict[str, int]) -> dict[str, int]:
+            return {PRETTY[k] if pretty else k: n for k, n in counts.items()}
+
+        tubes = {
+            name: {"counts": names(counts), "transition": dict(transitions)}
+            for name, (counts, transitions) in index.by_tube.items()
+        }
+        return Values(
+            (
+                {
+                    "counts": names(index.counts),
+                    "transition": dict(index.transitions),
+                    "tube": tubes,
+                },
+            )
+        )

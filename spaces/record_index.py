@@ -1,0 +1,265 @@
+"""Records by status, priority and tube, with counters of what there is and of what happened.
+
+Ready keys sit in lazily pruned heaps, one for all and one for each tube: a key is good while its
+row is ready and still has this priority (and tube), so that an update may change both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from sortedcontainers import SortedList
+
+from spaces.index import Index
+
+if TYPE_CHECKING:
+    from spaces.space import Row
+    from spaces.view import ViewSpace
+
+#: Status in a row to the letter of statistics; X: there is no such record.
+LETTERS = {"r": "R", "t": "T", "~": "W", "!": "B", "z": "Z", "d": "D"}
+#: Keys more than the live ones before a heap is pruned.
+_SLACK = 64
+
+Counters = tuple[dict[str, int], dict[str, int]]
+
+
+class _Heap:
+    """Keys of ready rows in order; `count` of them are live."""
+
+    __slots__ = ("count", "keys")
+
+    def __init__(self) -> None:
+        self.keys: list[Any] = []
+        self.count = 0
+
+
+class RecordIndex(Index):
+    """Ready records in order of (field `pri`, id), as a whole and in each tube (field `tube`).
+
+    counts: records by letter; transitions: "R-T" and the like to how often it happened here since
+    `begin_counting`. by_tube: the same for tubes of `tracked`, where S is "in another tube".
+    """
+
+    __slots__ = (
+        "buried",
+        "by_tube",
+        "counts",
+        "heaps",
+        "others",
+        "pri",
+        "ready",
+        "rows",
+        "space",
+        "tracked",
+        "transitions",
+        "tube",
+    )
+
+    def __init__(
+        self, pri: int | None = None, tube: int | None = None, tracked: tuple[str, ...] = ()
+    ) -> None:
+        """`pri`, `tube`: fields of the row, None where records have none."""
+        self.pri = pri
+        self.tube = tube
+        self.tracked = tracked
+        self.rows: dict[Any, Row] = {}
+        self.space: ViewSpace | None = None
+        self.cleared()
+
+    def attach(self, space: Any) -> None:
+        self.space = space
+        self.rows = space.rows
+
+    def cleared(self) -> None:
+        self.ready = _Heap()
+        self.heaps: dict[Any, _Heap] = {}
+        self.buried: SortedList = SortedList()
+        self.others: dict[str, dict[Any, None]] = {"t": {}, "~": {}, "z": {}, "d": {}}
+        self.counts = dict.fromkeys("RTWBZD", 0)
+        self.transitions: dict[str, int] = {}
+        self.by_tube: dict[str, Counters] = {
+            name: (dict.fromkeys("RTWBZD", 0), {}) for name in self.tracked
+        }
+
+    def begin_counting(self) -> None:
+        """Transitions from here on: those of a recovery are not what happened since the start."""
+        self.transitions.clear()
+        for _, transitions in self.by_tube.values():
+            transitions.clear()
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def added(self, row: Row) -> None:
+        self._enter(row)
+        letter = LETTERS[row[1]]
+        self._count("X", letter, None, self.tube_of(row))
+
+    def removed(self, row: Row) -> None:
+        self._leave(row)
+        self._count(LETTERS[row[1]], "X", self.tube_of(row), None)
+
+    def changed(self, old: Row, new: Row) -> None:
+        before, after = old[1], new[1]
+        if (
+            before != after
+            or self._key(old) != self._key(new)
+            or (self.tube is not None and old[self.tube] != new[self.tube])
+        ):
+            self._leave(old)
+            self._enter(new)
+        self._count(LETTERS[before], LETTERS[after], self.tube_of(old), self.tube_of(new))
+
+    def tube_of(self, row: Row) -> Any:
+        return None if self.tube is None else row[self.tube]
+
+    def _key(self, row: Row) -> Any:
+        return row[0] if self.pri is None else (row[self.pri], row[0])
+
+    def _enter(self, row: Row) -> None:
+        status = row[1]
+        if status == "r":
+            key = self._key(row)
+            heappush(self.ready.keys, key)
+            self.ready.count += 1
+            if self.tube is not None:
+                heap = self.heaps.get(row[self.tube])
+                if heap is None:
+                    heap = self.heaps[row[self.tube]] = _Heap()
+                heappush(heap.keys, key)
+                heap.count += 1
+        elif status == "!":
+            self.buried.add(self._key(row))
+        else:
+            self.others[status][row[0]] = None
+
+    def _leave(self, row: Row) -> None:
+        status = row[1]
+        if status == "r":
+            self._shrink(self.ready, row, None)
+            if self.tube is not None:
+                name = row[self.tube]
+                heap = self.heaps[name]
+                self._shrink(heap, row, name)
+                if not heap.count:
+                    del self.heaps[name]
+        elif status == "!":
+            self.buried.remove(self._key(row))
+        else:
+            del self.others[status][row[0]]
+
+    def _shrink(self, heap: _Heap, row: Row, tube: Any) -> None:
+        heap.count -= 1
+        keys = heap.keys
+        if keys and keys[0] == self._key(row):
+            heappop(keys)
+        elif len(keys) > 2 * heap.count + _SLACK:
+            self._prune(heap, tube)
+
+    def _prune(self, heap: _Heap, tube: Any) -> None:
+        """Keep the keys of rows that are ready now; whoever is on its way in adds its own."""
+        heap.keys = list({key for key in heap.keys if self._good(key, tube)})
+        heapify(heap.keys)
+
+    def _good(self, key: Any, tube: Any) -> Row | None:
+        row = self.rows.get(key if self.pri is None else key[1])
+        if row is None or row[1] != "r":
+            return None
+        if self.pri is not None and row[self.pri] != key[0]:
+            return None
+        return row if tube is None or self.tube_of(row) == tube else None
+
+    def purge(self) -> None:
+        self._prune(self.ready, None)
+        for name, heap in self.heaps.items():
+            self._prune(heap, name)
+
+    # -- counters --------------------------------------------------------------------------------
+
+    def _count(self, before: str, after: str, old: Any, new: Any) -> None:
+        step = 1
+        assert self.space is not None
+        if self.space.restoring:
+            # The undoing of "before becomes after" is told as "after becomes before".
+            before, after, old, new, step = after, before, new, old, -1
+        _move(self.counts, self.transitions, before, after, step)
+        if not self.by_tube:
+            return
+        if old == new or before == "X" or after == "X":
+            tracked = self.by_tube.get(new if before == "X" else old)
+            if tracked is not None:
+                _move(*tracked, before, after, step)
+            return
+        left, entered = self.by_tube.get(old), self.by_tube.get(new)
+        if left is not None:
+            _move(*left, before, "S", step)
+        if entered is not None:
+            _move(*entered, "S", after, step)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def first_ready(self, tube: Any = None) -> Row | None:
+        """The ready record a take gets, of one tube or of any."""
+        heap = self.ready if tube is None else self.heaps.get(tube)
+        keys = () if heap is None else heap.keys
+        while keys:
+            row = self._good(keys[0], tube)
+            if row is not None:
+                return row
+            heappop(keys)
+        return None
+
+    def first_buried(self) -> Row | None:
+        if not self.buried:
+            return None
+        key = self.buried[0]
+        return self.rows[key if self.pri is None else key[1]]
+
+    def by_status(self, status: str) -> Iterator[Row]:
+        if status in self.others:
+            found = [self.rows[key] for key in self.others[status]]
+        else:
+            found = [row for row in self.rows.values() if row[1] == status]
+        return iter(sorted(found, key=self._key))
+
+    def check(self) -> None:
+        counts = dict.fromkeys("RTWBZD", 0)
+        tubes: dict[Any, int] = {}
+        for row in self.rows.values():
+            counts[LETTERS[row[1]]] += 1
+            if row[1] == "r":
+                assert self._key(row) in self.ready.keys, f"ready key missing: {row}"
+                if self.tube is not None:
+                    assert self._key(row) in self.heaps[row[self.tube]].keys, row
+                    tubes[row[self.tube]] = tubes.get(row[self.tube], 0) + 1
+            elif row[1] == "!":
+                assert self._key(row) in self.buried
+            else:
+                assert row[0] in self.others[row[1]]
+        assert counts == self.counts, (counts, self.counts)
+        assert self.ready.count == counts["R"]
+        assert {name: heap.count for name, heap in self.heaps.items()} == tubes
+        assert len(self.buried) == counts["B"]
+        for name, (found, _) in self.by_tube.items():
+            wanted = dict.fromkeys("RTWBZD", 0)
+            for row in self.rows.values():
+                if self.tube_of(row) == name:
+                    wanted[LETTERS[row[1]]] += 1
+            assert found == wanted, (name, found, wanted)
+
+
+def _move(
+    counts: dict[str, int], transitions: dict[str, int], before: str, after: str, step: int
+) -> None:
+    if before in counts:
+        counts[before] -= step
+    if after in counts:
+        counts[after] += step
+    name = f"{before}-{after}"
+    number = transitions.get(name, 0) + step
+    if number > 0:
+        transitions[name] = number
+    else:
+        transitions.pop(name, None)
