@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from engine import lifecycle
-from engine.sessions import Sessions
 from model.record import DELETE
 from node.clock import LogClock
 from node.peering import Peering
@@ -67,7 +66,7 @@ def sleep_instead_of_barrier(patch: Patch) -> None:
 
 
 def forget_to_release_at_promotion(patch: Patch) -> None:
-    patch.setattr(lifecycle, "_give_back", lambda _engine, _tube, _task_id: None)
+    patch.setattr(lifecycle, "_give_back", lambda *_args: None)
 
 
 def rewind_without_rescue(patch: Patch) -> None:
@@ -121,18 +120,6 @@ def let_time_stand_after_a_promotion(patch: Patch) -> None:
     patch.setattr(LogClock, "at_least", lambda _clock, _moment: None)
 
 
-def forget_sessions_that_left_meanwhile(patch: Patch) -> None:
-    patch.setattr(Sessions, "left_meanwhile", lambda _sessions: None)
-
-
-def trim_the_log_unasked(patch: Patch) -> None:
-    def published(storage: Storage, _end_lsn: int) -> None:
-        if storage.log is not None:
-            storage.log.trim(storage.log.last_lsn)
-
-    patch.setattr(Storage, "snapshot_published", published)
-
-
 def keep_a_rewound_state_in_memory(patch: Patch) -> None:
     def load(storage: Storage) -> None:
         class Nowhere:
@@ -170,8 +157,6 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         continue_where_a_rewind_is_due,
         count_own_disk_as_two,
         let_time_stand_after_a_promotion,
-        forget_sessions_that_left_meanwhile,
-        trim_the_log_unasked,
         keep_a_rewound_state_in_memory,
         follow_while_reigning,
         never_say_what_is_durable,

@@ -171,6 +171,8 @@ class SimNode:
         self.role.arm = self._arm_role
         self.peering = Peering(self.role, self.clock, mono, lambda call: self.soon(0, call))
         self.peering.source.want_snapshot = lambda: self.soon(10 * MS, self._serve_snapshot)
+        committed = self.wal.on_commit
+        self.wal.on_commit = lambda lsn: (self._check_commit(lsn), committed(lsn))[1]
         self.storage.retained = self.peering.source.retained_lsn
         self.role.observers.append(lambda made: [see(self, made) for see in self.observers])
         self.peering.redial = lambda: self.soon(0, self._dial_all)
@@ -179,6 +181,16 @@ class SimNode:
         # A link may stand before the node is told what it is to be, or after.
         early = (world.seed + self.incarnation) % 2
         self.soon(30 * MS * early, lambda: self.role.wish(self.read_only, command=False))
+
+    def _check_commit(self, lsn: int) -> None:
+        """In pair mode, unless it was decided otherwise, two disks hold what is committed."""
+        if self.wal.gate is None or self.wal.gate.solo:
+            return
+        logs = [other.storage.log for other in self.machines.values() if other is not self]
+        held = max((log.last_lsn for log in logs if log is not None), default=0)
+        if self.wal.mode == "fsync":
+            held = max((log.synced_lsn for log in logs if log is not None), default=0)
+        assert held >= lsn, f"P1: LSN {lsn} is committed in pair mode, on one disk"
 
     def kill(self) -> None:
         """kill -9: what was written to files stays, everything else is gone."""
@@ -235,6 +247,10 @@ class SimNode:
         self._arm()
 
     def release(self, turn: Turn) -> None:
+        if self.role.reigning and (self.wal.mode == "fsync" or self.wal.gate is not None):
+            gate = self.wal.gate
+            lsn = self.wal.durable_lsn if gate is None else gate.commit_lsn
+            assert turn.last_lsn <= lsn, "P1: answered before it is committed"
         for connection, data in turn.replies:
             if not connection.lost and connection.transport is not None:
                 connection.transport.write(data)

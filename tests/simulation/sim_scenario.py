@@ -95,6 +95,8 @@ class Scenario:
         """Whoever begins to serve in good order has all that was committed in its own history."""
         if made.target is not Role.RUNNING:
             return
+        if node.engine.now > node.clock.now() + SECOND:
+            self.broken = f"C9: time stands still on {node.name}"
         lineage = node.engine.store.lineage
         known = {term[1]: place for place, term in enumerate(lineage)}
         for other in self.machines.values():
