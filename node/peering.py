@@ -27,6 +27,7 @@ from replication.pulse import Pulse
 from statemachine import effects as fx
 from statemachine.promotion import Facts
 from storage.log import Log
+from storage.rescue import rescue_names
 
 if TYPE_CHECKING:
     from node.clock import LogClock
@@ -97,6 +98,11 @@ class Peering:
     def blank(self) -> bool:
         """Nothing is here yet: the node joins whatever cluster feeds it."""
         return not self.core.engine.store.lineage
+
+    @property
+    def emptied(self) -> bool:
+        """A rewind left nothing here: all is in rescue files until somebody feeds this node."""
+        return self.blank and bool(rescue_names(self.storage.disk))
 
     def hello_cluster(self) -> bytes:
         return NO_CLUSTER if self.blank else self.cluster_id
@@ -234,7 +240,7 @@ class Peering:
             last[1] if last else None,
             acked,
             lawful=last is None or last[4] == self.settings.name,
-            joining=self.replica.log.snapshot.joining,
+            joining=self.replica.log.snapshot.joining or self.emptied,
             pair=replication.ack == PAIR,
             solo=bool(last and last[5]),
             solo_after_us=self._solo_after_us(),

@@ -23,6 +23,7 @@ REGRESSIONS = {
     58: "a promoted node whose clock was behind the log stood still for minutes",
     432: "a log trimmed before its replica was heard of: what it cut could not be rescued whole",
     5160: "pair mode that never goes alone went alone after a promotion nobody forced",
+    101371: "a node that a rewind had left empty was promoted by force, and all else was cut",
     5950: "a session whose connection left during STARTUP held its task for ever",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
