@@ -11,6 +11,8 @@ from sim_scenario import Scenario
 
 #: A scenario that takes longer is told of.
 SLOW_SECONDS = 3.0
+#: Seeds that one process runs in one go.
+BATCH = 25
 
 
 def explain(scenario: Scenario, violation: Violation) -> str:
@@ -19,6 +21,22 @@ def explain(scenario: Scenario, violation: Violation) -> str:
         f"{scenario.plan}\n{lines}\n{violation}\n"
         f"replay: .venv/bin/python tests/simulation/sim_run.py {scenario.plan.seed}"
     )
+
+
+def run(seed: int) -> tuple[int, str]:
+    """(operations, what was violated or nothing)."""
+    scenario = Scenario(make_plan(seed))
+    try:
+        scenario.run()
+    except Violation as violation:
+        return len(scenario.history.ops), explain(scenario, violation)
+    return len(scenario.history.ops), ""
+
+
+def run_batch(first: int) -> tuple[int, list[str]]:
+    """BATCH seeds from `first` on: (operations, what was violated)."""
+    found = [run(seed) for seed in range(first, first + BATCH)]
+    return sum(ops for ops, _ in found), [text for _, text in found if text]
 
 
 def main(first: int, count: int) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
-from sim_checks import Violation
 from sim_plan import make_plan
-from sim_run import explain
+from sim_run import BATCH, run, run_batch
 from sim_scenario import Scenario
 
 #: Seeds that once found a fault of the product; what it was stands beside them.
@@ -29,22 +29,6 @@ REGRESSIONS = {
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
 SEEDS = int(os.environ.get("SIM_SEEDS", "2000"))
 FIRST = int(os.environ.get("SIM_FIRST", "100000"))
-BATCH = 25
-
-
-def run(seed: int) -> tuple[int, str]:
-    """(operations, what was violated or nothing)."""
-    scenario = Scenario(make_plan(seed))
-    try:
-        scenario.run()
-    except Violation as violation:
-        return len(scenario.history.ops), explain(scenario, violation)
-    return len(scenario.history.ops), ""
-
-
-def run_batch(first: int) -> tuple[int, list[str]]:
-    found = [run(seed) for seed in range(first, first + BATCH)]
-    return sum(ops for ops, _ in found), [text for _, text in found if text]
 
 
 @pytest.mark.sim
@@ -70,7 +54,7 @@ def _shown(scenario: Scenario) -> list[str]:
 @pytest.mark.sim
 @pytest.mark.timeout(1200 + SEEDS)
 def test_failovers_lose_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
         batches = list(pool.map(run_batch, range(FIRST, FIRST + SEEDS, BATCH)))
     violations = [text for _, texts in batches for text in texts]
     operations = sum(ops for ops, _ in batches)
