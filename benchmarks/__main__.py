@@ -16,7 +16,7 @@ import uvloop
 from asynctnt.exceptions import TarantoolError
 from rich.console import Console
 
-from benchmarks import inprocess, memory, replication, wire
+from benchmarks import inprocess, memory, replication, wire, xqueue
 from benchmarks.beanstalk import YardstickMissing
 from benchmarks.load import Shape
 from benchmarks.measure import Neighbours, environment
@@ -24,7 +24,7 @@ from benchmarks.table import Row, all_met, draw, markdown, save, update_docs
 from benchmarks.target import Effort
 from node.demo.nodes import NodeFailed
 
-SECTIONS = ("wire", "inprocess", "memory", "replication")
+SECTIONS = ("wire", "inprocess", "memory", "replication", "xqueue")
 EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
 CAUSES = (YardstickMissing, NodeFailed, TarantoolError, OSError, RuntimeError)
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -85,6 +85,8 @@ async def measure(
             more, samples = await memory.run(directory, effort, say)
         elif section == "replication":
             more, samples = await replication.run(directory, effort, say)
+        elif section == "xqueue":
+            more, samples = await xqueue.run(directory, effort, say)
         else:
             more, samples = await asyncio.to_thread(inprocess.run, effort, say)
         rows += more

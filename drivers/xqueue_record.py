@@ -57,6 +57,13 @@ class Layout:
         self.text_keys = string_key(opts)
         own = (self.pk, self.status, self.runat)
         self.others = [at for at in range(self.width) if at not in own]
+        self.key_name: str = form[self.pk][0]
+        self.status_name: str = form[self.status][0]
+        self.runat_name: str = "" if self.runat is None else form[self.runat][0]
+        self.other_names = [form[at][0] for at in self.others]
+        self.blank: dict[str, Any] = dict.fromkeys(self.names)
+        if self.runat is not None:
+            self.blank[self.runat_name] = 0
         self.priority = self._row_field(fields.get("priority"))
         self.tube = self._row_field(fields.get("tube"))
         self.whole = self.runat is not None and form[self.runat][1] in _UNSIGNED
@@ -77,7 +84,16 @@ class Layout:
         return found
 
     def table(self, row: Row) -> dict[str, Any]:
-        return dict(zip(self.names, self.view(row), strict=True))
+        """`view` by name."""
+        found = self.blank.copy()
+        found[self.key_name] = row[0]
+        found[self.status_name] = LETTERS[row[1]]
+        if row[RUNAT] and self.runat is not None:
+            at = row[RUNAT]
+            found[self.runat_name] = -(-at // 1_000_000) if self.whole else at / 1e6
+        for name, value in zip(self.other_names, row[FIRST_OTHER:], strict=True):
+            found[name] = value
+        return found
 
     def rest(self, fields: list[Any]) -> tuple[Any, ...]:
         """Checked fields of a record that a row keeps as they are."""

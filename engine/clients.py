@@ -69,6 +69,7 @@ class Waiter:
     deadline: µs of the log's clock, None = for ever. token: the take asked for a fencing token,
     or, as "info", for everything known of the task.
     many: the take asked for up to so many tasks in one reply (0: for one, plainly).
+    ttr: how long the task is to be held, µs, of a take of records.
     lane: the tube within a space of tubes. data, opts: the task of a parked put.
     """
 
@@ -82,6 +83,7 @@ class Waiter:
         "opts",
         "ticket",
         "token",
+        "ttr",
         "tube",
     )
 
@@ -101,6 +103,7 @@ class Waiter:
         self.deadline = deadline
         self.token = token
         self.many = 0
+        self.ttr: int | None = None
         self.lane: str | None = None
         self.data: bytes | None = None
         self.opts: dict[str, Any] | None = None

@@ -15,7 +15,7 @@ from engine import expiry, pause, waiting
 from engine.clients import EMPTY, PENDING, Client, Values, Waiter, _Sentinel
 from engine.pause import PAUSED_PUTS, PAUSED_TAKES
 from engine.tube import Tube
-from engine.xqueue_arguments import PRETTY, increment_us, options, us
+from engine.xqueue_arguments import increment_us, new_key, options, statistics, us
 from model.errors import failure
 from model.record import (
     KIND_ACK,
@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 
 
 class RecordTube(Tube):
-    """waiters: takes; futures: whoever waits for a record to be finished, by its key."""
+    """A tube of records.
 
-    __slots__ = ("futures", "records", "strict")
+    waiters: all takes that wait; unscoped, scoped: the same, for any tube and by tube.
+    futures: whoever waits for a record to be finished, by its key.
+    """
+
+    __slots__ = ("futures", "records", "scoped", "strict", "unscoped")
 
     records: XQueue
 
@@ -45,6 +49,8 @@ class RecordTube(Tube):
         super().__init__(engine, row, space, driver)
         self.records = driver
         self.futures: dict[Any, OrderedDict[int, Waiter]] = {}
+        self.scoped: dict[str, OrderedDict[int, Waiter]] = {}
+        self.unscoped: OrderedDict[int, Waiter] = OrderedDict()
         self.strict = self.opts.get("compat") == "strict"
 
     # -- shapes ----------------------------------------------------------------------------------
@@ -79,7 +85,7 @@ class RecordTube(Tube):
             raise failure("Wrong argument to put. Expected table or tuple")
         opts = options(opts)
         delay, ttl = self._times(opts)
-        wait = us("opts.wait", opts.get("wait"))
+        wait = us("opts.wait", opts.get("wait")) if opts else None
         if wait is not None and delay is not None:
             raise failure(
                 "Are you crazy? Call of :put({...}, { wait = <>, delay = <> }) looks weird"
@@ -88,7 +94,7 @@ class RecordTube(Tube):
         if self._paused(PAUSED_PUTS):
             raise pause.refusal(self.name)
         task = task or {}
-        row = self.records.add(self._new_key(generator, task), task, delay, ttl, engine.now)
+        row = self.records.add(new_key(engine, self.records, task), task, delay, ttl, engine.now)
         self.calls["put"] += 1
         engine.commit(KIND_PUT, client.session)
         self.tell(row, "put")
@@ -102,22 +108,10 @@ class RecordTube(Tube):
         row = self.engine.pauses.space.rows.get(self.id)
         return row is not None and bool(row[what])
 
-    def _new_key(self, generator: str, task: dict[str, Any]) -> Any:
-        if generator == "required":
-            layout = self.records.layout
-            key = task.get(layout.format[layout.pk][0])
-            if key is None:
-                raise failure("Primary key is mandatory")
-            return key
-        if generator == "uuid":
-            text = self.engine.sessions.new_uuid().hex()
-            return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-        if ":" in generator:
-            return self.engine.functions(generator)()
-        return self.records.next_key(self.engine.now)
-
     def _times(self, opts: dict[str, Any]) -> tuple[int | None, int | None]:
         """Delay and ttl in µs, if these features are on."""
+        if not opts:
+            return None, None
         features = self.records.features
         delay, ttl = us("delay", opts.get("delay")), us("ttl", opts.get("ttl"))
         if delay is not None and "delayed" not in features:
@@ -149,8 +143,13 @@ class RecordTube(Tube):
         if not wait:
             return EMPTY
         waiter = self.engine.park(client, ticket, self, wait, False)
-        waiter.opts = {"tube": tube, "ttr": ttr}
+        waiter.ttr = ttr
         self.waiters[waiter.id] = waiter
+        if tube is None:
+            self.unscoped[waiter.id] = waiter
+        else:
+            waiter.opts = {"tube": tube}
+            self.scoped.setdefault(tube, OrderedDict())[waiter.id] = waiter
         return PENDING
 
     def _take(self, client: Client, tube: str | None, ttr: int | None) -> Row | None:
@@ -170,21 +169,29 @@ class RecordTube(Tube):
 
     def serve(self) -> None:
         """Give what is ready to who waits: takers of its tube first, then those of any."""
-        for scoped in (True, False):
-            for waiter in list(self.waiters.values()):
-                opts = waiter.opts or {}
-                if waiter.id not in self.waiters or (opts["tube"] is not None) is not scoped:
-                    continue
-                try:
-                    row = self._take(waiter.client, opts["tube"], opts["ttr"])
-                    if row is None and not scoped:
-                        return
-                    outcome: Any = None if row is None else Values((self.task(row),))
-                except Exception as error:
-                    outcome = waiting.failed(self, error)
-                if outcome is not None and self.waiters.pop(waiter.id, None) is not None:
-                    self.engine.unpark(waiter)
-                    waiter.client.deliver(waiter.ticket, outcome)
+        for tube in list(self.scoped):
+            self._serve(self.scoped[tube], tube)
+            if not self.scoped[tube]:
+                del self.scoped[tube]
+        self._serve(self.unscoped, None)
+
+    def _serve(self, line: OrderedDict[int, Waiter], tube: str | None) -> None:
+        while line:
+            waiter = next(iter(line.values()))
+            if waiter.id not in self.waiters:
+                # Answered with all others, at a change of roles.
+                del line[waiter.id]
+                continue
+            try:
+                row = self._take(waiter.client, tube, waiter.ttr)
+                outcome: Any = None if row is None else Values((self.task(row),))
+            except Exception as error:
+                outcome = waiting.failed(self, error)
+            if outcome is None:
+                return
+            del line[waiter.id], self.waiters[waiter.id]
+            self.engine.unpark(waiter)
+            waiter.client.deliver(waiter.ticket, outcome)
 
     # -- the end of a task -----------------------------------------------------------------------
 
@@ -207,7 +214,7 @@ class RecordTube(Tube):
     def ack_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
         attr = options(attr)
-        delay = us("delay", attr.get("delay"))
+        delay = us("delay", attr.get("delay")) if attr else None
         if delay is not None and "zombie" not in self.records.features:
             raise failure("Feature zombie is not enabled")
         key = row[0]
@@ -354,12 +361,18 @@ class RecordTube(Tube):
 
     def cancel(self, waiter: Waiter) -> None:
         super().cancel(waiter)
-        key = (waiter.opts or {}).get("key")
-        line = self.futures.get(key)
+        self.unscoped.pop(waiter.id, None)
+        if waiter.opts is None:
+            return
+        self._leave(self.scoped, waiter.opts.get("tube"), waiter.id)
+        self._leave(self.futures, waiter.opts.get("key"), waiter.id)
+
+    def _leave(self, lines: dict[Any, OrderedDict[int, Waiter]], key: Any, waiter_id: int) -> None:
+        line = lines.get(key)
         if line is not None:
-            line.pop(waiter.id, None)
+            line.pop(waiter_id, None)
             if not line:
-                del self.futures[key]
+                del lines[key]
 
     def tell(self, row: Row, event: str) -> None:
         if self.callback is not None:
@@ -369,24 +382,5 @@ class RecordTube(Tube):
         if self.waiters and row[1] == "r":
             self.engine.woken.append(self)
 
-    # -- reading ---------------------------------------------------------------------------------
-
     def stats(self, pretty: Any = None) -> Values:
-        index = self.records.index
-
-        def names(counts: dict[str, int]) -> dict[str, int]:
-            return {PRETTY[k] if pretty else k: n for k, n in counts.items()}
-
-        tubes = {
-            name: {"counts": names(counts), "transition": dict(transitions)}
-            for name, (counts, transitions) in index.by_tube.items()
-        }
-        return Values(
-            (
-                {
-                    "counts": names(index.counts),
-                    "transition": dict(index.transitions),
-                    "tube": tubes,
-                },
-            )
-        )
+        return Values((statistics(self.records.index, bool(pretty)),))

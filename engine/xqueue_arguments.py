@@ -1,12 +1,17 @@
-"""Arguments of xqueue's calls: times in seconds, options as a map, increments."""
+"""What goes into xqueue's calls and what their statistics look like."""
 
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.errors import failure
 from model.task import NEVER_US
+
+if TYPE_CHECKING:
+    from drivers.xqueue import XQueue
+    from engine.queue import Engine
+    from spaces.record_index import RecordIndex
 
 PRETTY = {"R": "Ready", "T": "Taken", "W": "Waiting", "B": "Buried", "Z": "Zombie", "D": "Done"}
 
@@ -36,3 +41,37 @@ def increment_us(value: Any) -> int:
     if value < 0:
         raise failure("attr.increment can't be negative")
     return min(round(float(value) * 1_000_000), NEVER_US)
+
+
+def new_key(engine: Engine, records: XQueue, task: dict[str, Any]) -> Any:
+    """The key of a new record, from its generator or, if it is `required`, from the record."""
+    generator = records.features["id"]
+    if generator == "required":
+        layout = records.layout
+        key = task.get(layout.format[layout.pk][0])
+        if key is None:
+            raise failure("Primary key is mandatory")
+        return key
+    if generator == "uuid":
+        text = engine.sessions.new_uuid().hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    if ":" in generator:
+        return engine.functions(generator)()
+    return records.next_key(engine.now)
+
+
+def statistics(index: RecordIndex, pretty: bool) -> dict[str, Any]:
+    """{counts, transition, tube: {name: the same}}; `pretty` spells the statuses out."""
+
+    def names(counts: dict[str, int]) -> dict[str, int]:
+        return {PRETTY[k] if pretty else k: n for k, n in counts.items()}
+
+    tubes = {
+        name: {"counts": names(counts), "transition": dict(transitions)}
+        for name, (counts, transitions) in index.by_tube.items()
+    }
+    return {
+        "counts": names(index.counts),
+        "transition": dict(index.transitions),
+        "tube": tubes,
+    }

@@ -103,6 +103,11 @@ class RecordIndex(Index):
 
     def changed(self, old: Row, new: Row) -> None:
         before, after = old[1], new[1]
+        if self.tube is None and before != after:
+            self._leave(old)
+            self._enter(new)
+            self._count(LETTERS[before], LETTERS[after], None, None)
+            return
         if (
             before != after
             or self._key(old) != self._key(new)
@@ -250,6 +255,9 @@ class RecordIndex(Index):
             assert found == wanted, (name, found, wanted)
 
 
+_NAMES = {(a, b): f"{a}-{b}" for a in "XSRTWBZD" for b in "XSRTWBZD"}
+
+
 def _move(
     counts: dict[str, int], transitions: dict[str, int], before: str, after: str, step: int
 ) -> None:
@@ -257,7 +265,7 @@ def _move(
         counts[before] -= step
     if after in counts:
         counts[after] += step
-    name = f"{before}-{after}"
+    name = _NAMES[before, after]
     number = transitions.get(name, 0) + step
     if number > 0:
         transitions[name] = number

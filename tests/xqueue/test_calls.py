@@ -206,6 +206,7 @@ def test_a_change_of_roles_answers_who_waits_and_refuses_changes() -> None:
         core.engine.stop()
         core.set_state("WAITING")
         core.engine.wake_all(core.read_only_error())
+        bench.shell.flush()
         for answer in [await wait for wait in waits] + [await call("put", MAP)]:
             assert answer == f"! {core.read_only_error().text}"
         assert "WAITING" in core.read_only_error().text
