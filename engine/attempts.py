@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivers.base import Event
 from engine.arguments import lua_type
+from engine.clients import Delivery
 from engine.notes import (
     NOTE_ATTEMPTS,
     NOTE_FROM,
@@ -23,7 +24,7 @@ from engine.notes import (
 )
 from model.errors import failure
 from model.record import KIND_OTHER
-from model.task import DELAYED
+from model.task import DELAYED, INFINITY_S
 from spaces.space import Row
 
 if TYPE_CHECKING:
@@ -167,12 +168,31 @@ def tell(tube: Tube, row: Row, event: str) -> str:
     return event
 
 
-def receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
-    """What a take with `{info = true}` gets beside the task."""
+def delivered(tube: Tube, shown: Row, delivery: int, token: bool | str) -> Delivery:
+    """A task with its token, or with all there is to know where the take asked for that."""
+    told = delivery if token is True else _receipt(tube, shown[0], delivery)
+    return Delivery((shown[0], shown[1], told, shown[-1]))
+
+
+def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
+    """What a take with `{info = true}` gets beside the task.
+
+    ttr: seconds a worker has, where the task has an end; max_attempts: where the tube gives tasks
+    up by itself; retry: the tube itself says how long a failed task waits.
+    """
     found: dict[str, Any] = {"token": token}
     note = tube.notes.get(task_id)
+    names = [name for name, _ in tube.space.format]
+    if "ttr" in names and "next_event" in names:
+        ttr = tube.space.rows[task_id][names.index("ttr")] / 1_000_000
+        if ttr < INFINITY_S:
+            found["ttr"] = ttr
     if tube.policy is not None:
         found["attempts"] = (note[NOTE_ATTEMPTS] if note else 0) + 1
+        if tube.policy.max_attempts:
+            found["max_attempts"] = tube.policy.max_attempts
+        if tube.policy.retry is not None:
+            found["retry"] = True
     if note is not None:
         found |= _told(note)
     return found

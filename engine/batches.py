@@ -113,7 +113,7 @@ def take_now(tube: Tube, client: Client, count: int, token: bool | str) -> list[
         for row in rows:
             tube.notify(row, "take")
     if token:
-        return [tube.receipt(row, first + n, token) for n, row in enumerate(shown)]
+        return [attempts.delivered(tube, row, first + n, token) for n, row in enumerate(shown)]
     return shown
 
 

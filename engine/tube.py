@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivers.base import KNOWN_PUT_OPTIONS, Driver
 from engine import arguments, attempts, keys, pause, policy, room
-from engine.clients import EMPTY, NIL, PENDING, Client, Delivery, Waiter, _Sentinel
+from engine.clients import EMPTY, NIL, PENDING, Client, Waiter, _Sentinel
 from engine.expiry import past_overdue
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 from model.errors import QueueError, not_taken, task_not_found
@@ -159,13 +159,8 @@ class Tube:
         if self.callback is not None:
             self.notify(row, "take")
         if token:
-            return self.receipt(shown, engine.last_delivery, token)
+            return attempts.delivered(self, shown, engine.last_delivery, token)
         return shown
-
-    def receipt(self, shown: Row, delivery: int, token: bool | str) -> Delivery:
-        """A task with its token, or with all there is to know where the take asked for that."""
-        told = delivery if token is True else attempts.receipt(self, shown[0], delivery)
-        return Delivery((shown[0], shown[1], told, shown[-1]))
 
     def own(self, task_id: int, client: Client, session: bytes) -> None:
         engine = self.engine
@@ -281,11 +276,13 @@ class Tube:
             raise task_not_found(task_id)
         return task_id  # type: ignore[no-any-return]
 
-    def bury(self, client: Client, task_id: Any, opts: Any = None) -> Row:
-        """Set a task aside, whoever holds it; a buried one is returned as it is."""
+    def bury(self, client: Client, task_id: Any, opts: Any = None, token: Any = None) -> Row:
+        """Set a task aside, whoever holds it; with a `token` only its owner may."""
         task_id = self._existing(task_id)
         opts = arguments.task_options(opts, attempts.BURY_OPTIONS, "bury")
         reason = attempts.reason_of(self, opts, attempts.BURIED)
+        if token is not None:
+            self.check_owner(client, task_id, token)
         row = self.space.rows[task_id]
         if row[1] == "!":
             return self.shown(row)

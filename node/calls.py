@@ -177,7 +177,8 @@ class TubeCalls:
 
     def bury(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         values = plain(args)
-        return reply(ticket, self.tube.bury(connection, argument(values, 0), argument(values, 1)))
+        options, token = split_token(argument(values, 1), "bury", only=False)
+        return reply(ticket, self.tube.bury(connection, argument(values, 0), options, token))
 
     def kick(self, connection: Connection, ticket: int, args: bytes) -> bytes | None:
         return reply(ticket, self.tube.kick(connection, argument(plain(args), 0)))

@@ -72,8 +72,11 @@ def test_token_is_accepted(raw: Raw) -> None:
     assert tube("release", 0, {"token": token}) == [[0, "r", "x"]]
     ((*_, second),) = tube("take", 0, {"token": True})
     assert second > token, "later deliveries have larger tokens"
-    assert refusal(lambda: tube("ack", 0, {"token": token})).text == "Task was not taken"
-    assert tube("ack", 0, {"token": second}) == [[0, "-", "x"]]
+    for call in ("ack", "release", "bury"):
+        assert refusal(lambda call=call: tube(call, 0, {"token": token})).text == (
+            "Task was not taken"
+        )
+    assert tube("bury", 0, {"token": second}) == [[0, "!", "x"]]
 
 
 def test_token_of_a_delivery_that_ended(raw: Raw) -> None:

@@ -155,7 +155,7 @@ def test_a_delivery_can_tell_its_attempt() -> None:
     first = bench.call(tube.take, worker, 0, 0, "info")
     assert first[:2] == (0, "t")
     assert first[2] == {"token": bench.engine.last_delivery, "attempts": 1}
-    assert first[3] == b"x"
+    assert first[3] == b"x"  # for ever: no ttr is told
     bench.call(tube.release, worker, 0, {"reason": "once more"}, first[2]["token"])
     (second,) = bench.call(batches.take_many, tube, worker, 0, 1, 0, "info")
     assert second[2]["attempts"] == 2
@@ -165,6 +165,33 @@ def test_a_delivery_can_tell_its_attempt() -> None:
     plain = bench.create("plain", "fifo")
     bench.call(plain.put, worker, 0, b"x")
     assert set(bench.call(plain.take, worker, 0, 0, "info")[2]) == {"token"}
+    assert_replica_agrees(bench)
+
+
+def test_a_delivery_tells_what_its_tube_will_do() -> None:
+    bench, tube = jobs("utubettl", max_attempts=3, retry_delay=1, ttr=90)
+    worker = bench.worker()
+    bench.call(tube.put, worker, 0, b"x")
+    told = bench.call(tube.take, worker, 0, 0, "info")[2]
+    expected = {"attempts": 1, "max_attempts": 3, "retry": True, "ttr": 90.0}
+    assert told == {"token": bench.engine.last_delivery, **expected}
+    bench.call(tube.touch, worker, 0, 10)
+    bench.call(tube.release, worker, 0, {"delay": 0})
+    again = bench.call(tube.take, worker, 0, 0, "info")[2]
+    assert (again["ttr"], again["attempts"]) == (100.0, 2), "a touch makes the ttr itself longer"
+
+
+def test_a_bury_with_a_token_is_for_the_owner_alone() -> None:
+    bench, tube = jobs(max_attempts=9)
+    worker, other = bench.worker(), bench.worker()
+    bench.call(tube.put, worker, 0, b"x")
+    token = bench.call(tube.take, worker, 0, 0, True)[2]
+    for who, given in ((worker, token - 1), (other, token)):
+        assert text(bench.call(tube.bury, who, 0, None, given)) == "Task was not taken"
+    assert info(bench, tube, 0) == {"id": 0, "state": "t", "attempts": 1, "max_attempts": 9}
+    assert bench.call(tube.bury, worker, 0, {"reason": "odd"}, token)[1] == "!"
+    assert text(bench.call(tube.bury, worker, 0, None, token)) == "Task was not taken"
+    assert bench.call(tube.bury, other, 0)[1] == "!", "without a token it is anybody's"
     assert_replica_agrees(bench)
 
 

@@ -46,6 +46,8 @@ class Task:
     utube: str
     owner: Session | None = None
     attempts: int = 0
+    #: Of a dead letter: (tube, id, attempts there).
+    origin: tuple[str, int, int] | None = None
 
     def shown(self) -> tuple[int, str, bytes]:
         return (self.id, self.status, self.data)
@@ -64,8 +66,11 @@ CALLS = ("ack", "bury", "delete", "kick", "put", "release", "take", "touch", "tt
 
 
 class Tube:
-    def __init__(self, kind: str, capacity: int = 0, opts: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, kind: str, capacity: int = 0, opts: dict[str, Any] | None = None
+    ) -> None:
         opts = opts or {}
+        self.name = name
         self.max_attempts: int = opts.get("max_attempts", 0)
         self.dead_letter: str = opts.get("dead_letter", "")
         #: Seconds before the first retry, twice as many before each further one.
@@ -132,7 +137,7 @@ class Model:
     """Tubes by name, in order of creation; sessions with a row; settings; the clock in µs."""
 
     def __init__(self, kinds: dict[str, tuple[Any, ...]], now: int) -> None:
-        self.tubes = {name: Tube(*kind) for name, kind in kinds.items()}
+        self.tubes = {name: Tube(name, *kind) for name, kind in kinds.items()}
         self.now = now
         self.conns: list[Connection] = []
         self.sessions: list[Session] = []
@@ -296,13 +301,30 @@ class Model:
                 task.next_event = task.created + task.ttl
             tube.calls["bury"] += 1
             return task.shown()
-        target = self.tubes[tube.dead_letter]
-        letter: dict[str, Any] = {"pri": task.pri} if tube.ttl else {}
-        if tube.sub:
-            letter["utube"] = task.utube
-        self._insert(target, task.data, letter)
+        letter = self._insert(self.tubes[tube.dead_letter], task.data, self._carried(tube, task))
+        letter.origin = (tube.name, task.id, task.attempts)
         tube.calls["delete"] += 1
         return self._remove(tube, task)
+
+    def _carried(self, tube: Tube, task: Task) -> dict[str, Any]:
+        carried: dict[str, Any] = {"pri": task.pri} if tube.ttl else {}
+        return carried | ({"utube": task.utube} if tube.sub else {})
+
+    def redrive(self, tube: Tube, count: int | None, to: Tube | None) -> int:
+        letters = [
+            task
+            for _, task in sorted(tube.tasks.items())
+            if task.origin is not None and task.status in "r!"
+        ][:count]
+        if to is tube and letters:
+            raise Refused("already")
+        for task in letters:
+            assert task.origin is not None
+            target = to or self.tubes[task.origin[0]]
+            self._insert(target, task.data, self._carried(tube, task))
+            self._remove(tube, task)
+            tube.calls["delete"] += 1
+        return len(letters)
 
     def finish(
         self, conn: Connection, tube: Tube, task_id: int, puts: list[tuple[Tube, bytes, Any]]
@@ -358,10 +380,10 @@ class Model:
                 tube.calls["kick"] += 1
                 continue
             if to is not None:
-                carried: dict[str, Any] = {"pri": task.pri} if tube.ttl else {}
+                carried = self._carried(tube, task)
                 if task.status == "~":
                     carried["delay"] = max(0, task.next_event - self.now) / SECOND
-                self._insert(to, task.data, carried | ({"utube": task.utube} if tube.sub else {}))
+                self._insert(to, task.data, carried)
             self._remove(tube, task)
             tube.calls["delete"] += 1
         return len(tasks)
@@ -400,6 +422,11 @@ class Model:
                 task.next_event = task.created + task.ttl
             tube.calls["bury"] += 1
         return task.shown()
+
+    def bury_mine(self, conn: Connection, tube: Tube, task_id: int) -> Any:
+        tube.existing(task_id)
+        tube.owned(conn, task_id)
+        return self.bury(tube, task_id)
 
     def kick(self, tube: Tube, count: int) -> int:
         kicked = tube.ordered("!")[: max(0, count)]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine import batches, listing, pause
+from engine import attempts, batches, listing, pause
 from engine.clients import EMPTY, NIL, PENDING
 from engine.finish import finish
 from engine.tube import Tube
@@ -81,7 +81,10 @@ def plain(outcome: Any) -> Any:
 
 class EngineAgainstModel(RuleBasedStateMachine):
     @initialize(
-        names=st.lists(st.sampled_from(sorted(TUBES)), min_size=1, max_size=2),
+        names=st.one_of(
+            st.lists(st.sampled_from(sorted(TUBES)), min_size=1, max_size=2),
+            st.sampled_from([["strict", "utubettl"], ["patient", "counted"]]),
+        ),
         ttr=st.sampled_from([0, 2]),
         shared=st.booleans(),
     )
@@ -115,6 +118,15 @@ class EngineAgainstModel(RuleBasedStateMachine):
         tube = self.tube(name)[1]
         ids = [t.id for t in sorted(tube.tasks.values(), key=lambda t: (t.status != "t", t.id))]
         return ids[place % len(ids)] if ids and place < 11 else tube.next_id
+
+    def holder(self, who: int, simple: naive.Tube, task_id: int) -> tuple[Worker, naive.Connection]:
+        """Whose call it is: mostly his who has the task, or most calls would be refused."""
+        task = simple.tasks.get(task_id)
+        if task is not None and task.owner is not None and who:
+            for pair in self.pairs:
+                if pair[1].session is task.owner:
+                    return pair
+        return self.pairs[who]
 
     def agree(self, real: tuple[Any, ...], simple: tuple[Any, ...]) -> None:
         """Do it on both sides and compare what callers are told."""
@@ -176,28 +188,63 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @rule(who=workers, name=tubes, which=tasks, token=st.sampled_from([None, None, 0, 1]))
     def ack(self, who: int, name: int, which: int, token: int | None) -> None:
-        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        tube, simple = self.tube(name)
         task_id = self.task(name, which)
+        worker, conn = self.holder(who, simple, task_id)
         if token is None:
             self.agree((tube.ack, worker, task_id), (self.model.ack, conn, simple, task_id))
             return
         # The right token changes nothing about who may; a stale one is refused.
-        owner = tube.taken.rows.get((tube.id, task_id))
-        fence = (owner[4] if owner else 1) - token
         expected = (self.model.ack, conn, simple, task_id) if not token else (self.stale,)
-        self.agree((tube.ack, worker, task_id, fence), expected)
+        self.agree((tube.ack, worker, task_id, self.fence(tube, task_id) - token), expected)
+
+    def fence(self, tube: Tube, task_id: int) -> int:
+        """The token of a task's delivery, any number if it is not taken."""
+        owner = tube.taken.rows.get((tube.id, task_id))
+        return owner[4] if owner else 1
 
     def stale(self) -> None:
         raise naive.Refused("Task was not taken")
 
+    @rule(who=workers, name=tubes, which=tasks, stale=st.sampled_from([0, 0, 1]))
+    def bury_mine(self, who: int, name: int, which: int, stale: int) -> None:
+        """With a token a bury is for the owner alone."""
+        tube, simple = self.tube(name)
+        task_id = self.task(name, which)
+        worker, conn = self.holder(who, simple, task_id)
+        expected = (self.model.bury_mine, conn, simple, task_id)
+        if stale and task_id in simple.tasks:
+            expected = (self.stale,)
+        self.agree((tube.bury, worker, task_id, None, self.fence(tube, task_id) - stale), expected)
+
+    @rule(
+        name=tubes, count=st.sampled_from([None, 0, 1, 2]), to=st.sampled_from([None, None, 0, 1])
+    )
+    def redrive(self, name: int, count: int | None, to: int | None) -> None:
+        """Of one that has dead letters, if there is any: it may be none that the walk keeps to."""
+        tubes = [t for t in self.model.tubes.values() if any(x.origin for x in t.tasks.values())]
+        simple = tubes[name % len(tubes)] if tubes else self.tube(name)[1]
+        tube = self.bench.engine.tubes[simple.name]
+        target, simply = (None, None) if to is None else self.tube(to)
+        real = (attempts.redrive, tube, self.pairs[0][0], count, target and target.name)
+        self.agree((*real, lambda _name: None), (self.model.redrive, simple, count, simply))
+
     @rule(who=workers, name=tubes, which=tasks, delay=st.sampled_from([None, 0, 1, 3]))
     def release(self, who: int, name: int, which: int, delay: float | None) -> None:
-        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        tube, simple = self.tube(name)
         task_id = self.task(name, which)
+        worker, conn = self.holder(who, simple, task_id)
         self.agree(
             (tube.release, worker, task_id, {"delay": delay}),
             (self.model.release, conn, simple, task_id, delay),
         )
+
+    @rule(who=workers, name=tubes, times=st.integers(1, 3))
+    def fail_often(self, who: int, name: int, times: int) -> None:
+        """What chance alone rarely does: the same task fails until it is given up."""
+        for _ in range(times):
+            self.take(who, name, 0)
+            self.release(1, name, 0, 0)
 
     @rule(
         who=workers,
@@ -216,8 +263,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @rule(who=workers, name=tubes, which=tasks, delta=st.sampled_from([-1, 0, 0.5, 2, 4e9]))
     def touch(self, who: int, name: int, which: int, delta: float) -> None:
-        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        tube, simple = self.tube(name)
         task_id = self.task(name, which)
+        worker, conn = self.holder(who, simple, task_id)
         self.agree(
             (tube.touch, worker, task_id, delta), (self.model.touch, conn, simple, task_id, delta)
         )
@@ -250,8 +298,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
         puts=st.lists(st.tuples(tubes, options, keys), max_size=3),
     )
     def finish(self, who: int, name: int, which: int, puts: list[tuple[Any, ...]]) -> None:
-        (tube, simple), (worker, conn) = self.tube(name), self.pairs[who]
+        tube, simple = self.tube(name)
         task_id = self.task(name, which)
+        worker, conn = self.holder(who, simple, task_id)
         both = [(self.tube(into), b"next", opts | key) for into, opts, key in puts]
         self.agree(
             (finish, tube, worker, task_id, [(into[0], *rest) for into, *rest in both]),
@@ -455,6 +504,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert real.space.rows == rows
         noted = {task_id: note[2] for task_id, note in real.notes.items() if note[2]}
         assert noted == {task.id: task.attempts for task in tube.tasks.values() if task.attempts}
+        letters = {task_id: note[5:8] for task_id, note in real.notes.items() if note[5]}
+        assert letters == {task.id: task.origin for task in tube.tasks.values() if task.origin}
         assert real.notes.keys() <= rows.keys()
         assert real.space.next_id == tube.next_id
         assert real.statistics() == tube.statistics()
