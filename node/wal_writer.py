@@ -15,7 +15,7 @@ from time import perf_counter
 from model.errors import StorageError
 from node.clock import monotonic_us
 from node.core import Turn
-from node.syncer import Syncer, SyncThread
+from node.syncer import Syncer, Syncs
 from replication.commit import CommitPoint
 from storage.log import Log
 
@@ -65,7 +65,7 @@ class WalWriter:
         #: Told how long one write in APPENDS_MEASURED took.
         self.append_seconds: Callable[[float], None] = lambda _seconds: None
         self._appends = 0
-        self._syncer = syncer or SyncThread()
+        self._syncer = syncer or Syncs(thread_only=mode != "fsync")
         self._parked: deque[Turn] = deque()
         self._syncing = False
         self._gathering = False
@@ -159,6 +159,14 @@ class WalWriter:
     def _sync(self) -> None:
         if not self._unsynced or self._syncing or self._gathering or self.broken:
             return
+        if self._syncer.quick:
+            # Nothing else runs while the loop syncs: first let come what already waits.
+            self._gathering = True
+            self._syncer.soon(partial(self._gather, self.written_lsn, 0, 0))
+            return
+        self._begin()
+
+    def _begin(self) -> None:
         assert self.log is not None
         self._unsynced = False
         self._syncing = True
@@ -187,15 +195,17 @@ class WalWriter:
     def _gather(self, seen: int, turns: int, idle: int) -> None:
         """Go on reading what already waits, so that the next sync is for all of it.
 
-        Two turns of the loop that bring nothing new (a turn's frame may be one turn behind), or
-        GATHER_TURNS in all, end it.
+        Two turns of the loop that bring nothing new (a turn's frame may be one turn behind; one
+        is enough where the loop itself syncs), or GATHER_TURNS in all, end it.
         """
         idle = 0 if self.written_lsn > seen else idle + 1
-        if idle < 2 and turns < GATHER_TURNS and not self.broken:
+        enough = 1 if self._syncer.quick else 2
+        if idle < enough and turns < GATHER_TURNS and not self.broken:
             self._syncer.soon(partial(self._gather, self.written_lsn, turns + 1, idle))
             return
         self._gathering = False
-        self._sync()
+        if self._unsynced and not (self._syncing or self.broken or self.closed):
+            self._begin()
 
     def _publish(self) -> None:
         """Leave word beside the log how far it was acknowledged, as far as that is on the disk."""

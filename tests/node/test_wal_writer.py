@@ -9,6 +9,7 @@ import pytest
 
 from model.errors import StorageError
 from node.core import Turn
+from node.syncer import PATIENCE, Pace, Syncs
 from node.wal_writer import WalWriter
 
 pytestmark = pytest.mark.asyncio
@@ -43,7 +44,7 @@ class FakeLog:
 
 
 class Bench:
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, syncer: Syncs | None = None) -> None:
         self.log = FakeLog()
         self.released: list[Turn] = []
         self.failures: list[StorageError] = []
@@ -52,6 +53,7 @@ class Bench:
             mode,
             self.released.append,
             self.failures.append,
+            syncer or Syncs(thread_only=True),
         )
 
     def turn(self, lsn: int | None) -> Turn:
@@ -120,3 +122,70 @@ async def test_listeners_see_every_frame_before_its_reply_leaves() -> None:
     bench.turn(2)
     assert seen == [(1, 0), (2, 1)]
     bench.wal.close()
+
+
+async def test_a_quick_disk_is_synced_in_the_loop_once_for_what_already_waits() -> None:
+    bench = Bench("fsync", Syncs())
+    bench.log.may_sync.set()
+    synced_by: list[tuple[str, int]] = []
+    sync = bench.log.sync
+
+    def watched() -> int:
+        synced_by.append((threading.current_thread().name, len(bench.released)))
+        return sync()
+
+    bench.log.sync = watched  # type: ignore[method-assign]
+    turns = [bench.turn(1), bench.turn(None), bench.turn(2)]
+    assert bench.released == []
+    await bench.until(3)
+    assert bench.released == turns
+    assert synced_by == [(threading.current_thread().name, 0)]
+    assert bench.wal.durable_lsn == 2
+    assert bench.wal.idle
+    bench.wal.close()
+
+
+async def test_a_sync_in_the_loop_that_fails_releases_nothing_ever_again() -> None:
+    bench = Bench("fsync", Syncs())
+    bench.log.may_sync.set()
+    bench.log.error = StorageError("f.wal", 0, "Input/output error")
+    bench.turn(1)
+    await bench.until(1)
+    bench.turn(2)
+    await asyncio.sleep(0.02)
+    assert bench.released == []
+    assert bench.failures == [bench.log.error]
+    bench.wal.close()
+
+
+async def test_nothing_is_synced_after_the_end() -> None:
+    bench = Bench("fsync", Syncs())
+    bench.turn(1)
+    bench.wal.close()
+    await asyncio.sleep(0.02)
+    assert bench.released == []
+    assert bench.failures == []
+
+
+async def test_a_write_mode_never_syncs_in_the_loop() -> None:
+    assert not Syncs(thread_only=True).quick
+    assert Syncs().quick
+
+
+def _after(pace: Pace, seconds: float, count: int) -> bool:
+    for _ in range(count):
+        pace.took(seconds)
+    return pace.quick
+
+
+async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_ever_more_rarely() -> None:
+    pace = Pace()
+    assert _after(pace, 0.0004, 1000)
+    assert not _after(pace, 0.006, 1)  # one long wait is enough
+    assert not _after(pace, 0.0005, PATIENCE - 1)
+    assert _after(pace, 0.0005, 1)
+    assert not _after(pace, 0.002, 16)  # so is a disk that is slow on the average
+    assert not _after(pace, 0.0005, 2 * PATIENCE - 1 - 16)
+    assert _after(pace, 0.0005, 17)
+    assert not _after(pace, 0.02, 1)
+    assert not _after(pace, 0.02, 100 * PATIENCE)  # nor is it tried while the thread finds it slow
