@@ -89,7 +89,7 @@ class Dump:
         self._meta = _meta(disk)
         self._range = (first_lsn, last_lsn)
         self._rescue = rescue is not None
-        names = [rescue] if rescue is not None else _covering(disk, first_lsn, last_lsn)
+        names = [rescue] if rescue is not None else covering(disk, first_lsn, last_lsn)
         self._files = [(name, disk.size(name)) for name in names]
         self.total_bytes = sum(size for _, size in self._files)
         self.done_bytes = 0
@@ -136,11 +136,11 @@ def dump(disk: Disk, first_lsn: int = 0, last_lsn: int | None = None) -> Dump:
     return Dump(disk, first_lsn, last_lsn)
 
 
-def _covering(disk: Disk, first_lsn: int, last_lsn: int | None) -> list[str]:
+def covering(disk: Disk, first_lsn: int, last_lsn: int | None) -> list[str]:
     """Segments that may hold records of the range, by their names alone."""
     names = segment_names(disk)
     starts = [name_lsn(name, SEGMENT_SUFFIX) or 0 for name in names]
-    ends = [*starts[1:], None]
+    ends = [*starts[1:], None][: len(names)]
     return [
         name
         for name, start, end in zip(names, starts, ends, strict=True)
@@ -155,10 +155,13 @@ class Verification:
     `notes` what is harmless. `ok` once done and without problems.
     """
 
-    def __init__(self, disk: Disk) -> None:
-        """Raises `StorageError` when `meta` itself is missing or damaged."""
+    def __init__(self, disk: Disk, meta: Meta | None = None) -> None:
+        """`meta`: whose files they are to be, for a directory that has none yet.
+
+        Raises `StorageError` when `meta` itself is missing or damaged.
+        """
         self._disk = disk
-        self._meta = _meta(disk)
+        self._meta = meta if meta is not None else _meta(disk)
         self._snapshots = snapshot_names(disk)
         self._segments = segment_names(disk)
         self._rescues = rescue_names(disk)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from node.cli import (
+    backup,
     bench,
     cluster,
     config,
@@ -87,6 +88,7 @@ for commands in (
     importing,
     manage,
     many,
+    backup,
     bench,
     files,
     rescue,

@@ -46,7 +46,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _client(address: str, token_env: str, authority: Path | None) -> Iterator[admin.AdminClient]:
+def admin_client(
+    address: str, token_env: str, authority: Path | None
+) -> Iterator[admin.AdminClient]:
     """A client whose failures end the command in one line."""
     try:
         tls = ssl.create_default_context(cafile=str(authority)) if authority else None
@@ -72,7 +74,7 @@ def status(
     as_lines: Lines = False,
 ) -> None:
     """Show a node's state, term and log, and its cluster as it sees it."""
-    with _client(address, token_env, authority) as client:
+    with admin_client(address, token_env, authority) as client:
         if live:
             _follow(client, as_lines)
             return
@@ -127,7 +129,7 @@ def role(
         raise CommandError(
             "--force needs --at-lsn", USAGE, "`tandemq status` shows the LSN of the node you mean"
         )
-    with _client(address, token_env, authority) as client:
+    with admin_client(address, token_env, authority) as client:
         answer = admin.flip(client, wanted == "ro", force_lsn=at_lsn if force else None, tell=note)
     if as_lines:
         json_line(answer)
@@ -153,7 +155,7 @@ def switchover(
 
     Ask either of the two. When the other node does not come to serve, the first one goes on.
     """
-    with _client(address, token_env, authority) as client:
+    with admin_client(address, token_env, authority) as client:
         report = client.switchover(to, dry_run)
         if "outcome" in report:
             note(f"under way after {report['seconds']:.1f} s")
@@ -186,7 +188,7 @@ def solo(
     as_lines: Lines = False,
 ) -> None:
     """Pair mode: go on without the replica now, instead of after replication.solo_after."""
-    with _client(address, token_env, authority) as client:
+    with admin_client(address, token_env, authority) as client:
         answer = client.solo()
     if as_lines:
         json_line(answer)

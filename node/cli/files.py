@@ -5,24 +5,16 @@ Here: tables, JSON lines and the progress bar. Must not be here: reading files (
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
+from node.cli.directories import Opened, progress, time_text
 from node.cli.output import REFUSED, CommandError, cell, json_line, note, table
 from node.cli.remote import Json
 
-if TYPE_CHECKING:
-    from storage.files import FileDisk
-    from storage.inspect import Dump, Verification
-
-T = TypeVar("T")
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A node's data directory.")]
-#: Rows looked at between two updates of the progress bar.
-_STEP_ROWS = 1000
 #: Columns of `dump` in front of the operations.
 _DUMP_COLUMNS = "{:>12} {:>5} {:26} {:12} {}"
 
@@ -48,11 +40,11 @@ def dump(
     """Print the log's records, oldest first. Exit code 1 when some cannot be read."""
     from storage.inspect import Dump
 
-    with _Disk(directory) as disk:
+    with Opened(directory) as disk:
         rows = Dump(disk, first, last, rescue)
         if not as_lines:
             print(_DUMP_COLUMNS.format("lsn", "term", "time", "call", "operations"))
-        for row in _progress(rows, "reading", rows):
+        for row in progress(rows, "reading", rows):
             if as_lines:
                 json_line({**row._asdict(), "time": time_text(row.time_us)})
             else:
@@ -68,9 +60,9 @@ def verify(directory: Directory, as_lines: Json = False) -> None:
     """Check every byte of a data directory. Exit code 1 when anything is damaged."""
     from storage.inspect import Verification
 
-    with _Disk(directory) as disk:
+    with Opened(directory) as disk:
         found = Verification(disk)
-        reports = list(_progress(found, "checking", found))
+        reports = list(progress(found, "checking", found))
     if as_lines:
         for report in reports:
             json_line({name: getattr(report, name) for name in report.__slots__})
@@ -99,58 +91,3 @@ def verify(directory: Directory, as_lines: Json = False) -> None:
         raise CommandError("\n".join(found.problems), REFUSED, hint)
     if not as_lines:
         print(f"ok: LSN {found.first_lsn} to {found.last_lsn}, snapshot {found.snapshot_lsn}")
-
-
-class _Disk:
-    """The directory for looking at, without a lock; what goes wrong is one line."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def __enter__(self) -> FileDisk:
-        from model.errors import StorageError
-        from storage.files import FileDisk
-
-        try:
-            self.disk = FileDisk(self.directory, read_only=True)
-        except StorageError as error:
-            raise CommandError(str(error), REFUSED) from None
-        return self.disk
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        from model.errors import StorageError
-
-        self.disk.release()
-        if isinstance(error, StorageError):
-            raise CommandError(str(error), REFUSED) from None
-
-
-def _progress(rows: Iterable[T], what: str, sizes: Dump | Verification) -> Iterator[T]:
-    """`rows`, with a bar over their bytes on a terminal's standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(what, total=sizes.total_bytes or None)
-        for number, row in enumerate(rows):
-            if number % _STEP_ROWS == 0:
-                bar.update(task, completed=sizes.done_bytes)
-            yield row
-
-
-def time_text(time_us: int) -> str:
-    """UTC, or the number itself when it is no date."""
-    try:
-        moment = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(time_us)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from node.cli.files import Directory, time_text
+from node.cli.directories import time_text
+from node.cli.files import Directory
 from node.cli.output import REFUSED, CommandError, json_line, note, table
 from node.cli.remote import DEFAULT_SERVER, Caller, Json, PasswordEnv, Remote, Server, UserName
 
