@@ -22,7 +22,7 @@ from node.cli.output import REFUSED, USAGE, CommandError, json_line, note
 from node.cli.remote import Json
 
 if TYPE_CHECKING:
-    from storage.backup import Manifest
+    from storage.copies import Manifest
     from storage.files import FileDisk
 
 #: What a directory may hold and still be empty: made by the file system or by us.
@@ -103,7 +103,7 @@ def restore(
     With --until-lsn or --until-time as of an earlier moment; the backup's own files say how far
     back that may be.
     """
-    from storage.backup import Restore
+    from storage.restore import Restore
 
     until_us = _time_us(until_time) if until_time is not None else None
     with Opened(source) as kept, _empty(directory) as disk:

@@ -9,11 +9,13 @@ import pytest
 from storage_samples import EPOCH_US, TERM_1, Writing, loaded, small_snapshot
 
 from model.errors import StorageError
-from storage.backup import MANIFEST_NAME, Backup, Restore, read_manifest
+from storage.backup import Backup
+from storage.copies import MANIFEST_NAME, read_manifest
 from storage.disk import Disk, append_all
 from storage.inspect import verify
 from storage.memory import MemoryDisk
 from storage.meta import COMMIT_NAME, META_NAME, encode_commit
+from storage.restore import Restore
 from storage.segment import segment_names
 from storage.snapshot import SnapshotHeader, SnapshotWriter, snapshot_names
 
