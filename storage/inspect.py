@@ -162,6 +162,8 @@ class Verification:
         """
         self._disk = disk
         self._meta = meta if meta is not None else _meta(disk)
+        # Before the files: what a node publishes meanwhile is not in what is looked at here.
+        self.commit_lsn, self._commit_problem = read_commit(disk)
         self._snapshots = snapshot_names(disk)
         self._segments = segment_names(disk)
         self._rescues = rescue_names(disk)
@@ -171,7 +173,6 @@ class Verification:
         self.done_bytes = 0
         self.first_lsn = self.last_lsn = 0
         self.snapshot_lsn = 0
-        self.commit_lsn = 0
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.done = False
@@ -254,9 +255,8 @@ class Verification:
 
     def _compare(self) -> None:
         """What only several files together can tell."""
-        self.commit_lsn, problem = read_commit(self._disk)
-        if problem is not None:
-            self.notes.append(problem)
+        if self._commit_problem is not None:
+            self.notes.append(self._commit_problem)
         reach = max(self.last_lsn, self.snapshot_lsn)
         if self.commit_lsn > reach:
             self.problems.append(

@@ -94,6 +94,19 @@ class AdminClient:
     def snapshot(self) -> Json:
         return self._ask("POST", "/v1/snapshot", {})
 
+    def metrics(self) -> str:
+        """The exposition in Prometheus's text format."""
+        connection, response = self._send("GET", "/metrics")
+        try:
+            raw = response.read(ANSWER_MAX)
+            if response.status != 200:
+                raise AdminError(response.status, _parse(raw))
+            return raw.decode()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
     def probe(self, name: str) -> bool:
         """primary, replica, health, liveness or readiness: whether it answers 200."""
         connection, response = self._send("GET", f"/{name}")

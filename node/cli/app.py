@@ -17,6 +17,7 @@ from node.cli import (
     bench,
     cluster,
     config,
+    doctor,
     files,
     importing,
     manage,
@@ -83,6 +84,7 @@ def demo(context: typer.Context) -> None:
 for commands in (
     serve,
     cluster,
+    doctor,
     tasks,
     tubes,
     importing,

@@ -51,8 +51,7 @@ def admin_client(
 ) -> Iterator[admin.AdminClient]:
     """A client whose failures end the command in one line."""
     try:
-        tls = ssl.create_default_context(cafile=str(authority)) if authority else None
-        yield admin.AdminClient(address, os.environ.get(token_env), tls)
+        yield client_of(address, token_env, authority)
     except admin.AdminError as error:
         hint = f"--force --at-lsn LSN goes on: {admin.loss_text(error.loss_bound)}"
         raise CommandError(str(error), REFUSED, hint if error.loss_bound else "") from error
@@ -60,6 +59,13 @@ def admin_client(
         raise CommandError(str(error), UNREACHABLE, "is the node up, with --admin set?") from error
     except admin.WrongNode as error:
         raise CommandError(str(error), REFUSED, "`tandemq status` shows the LSN") from error
+
+
+def client_of(address: str, token_env: str, authority: Path | None) -> admin.AdminClient:
+    """From the flags. Raises CommandError 2."""
+    try:
+        tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+        return admin.AdminClient(address, os.environ.get(token_env), tls)
     except (ValueError, OSError) as error:
         raise CommandError(f"{address} {error}", USAGE) from error
 

@@ -166,3 +166,14 @@ def test_looking_beside_a_running_server(tmp_path: object) -> None:
     looking.release()
     writing.log.close()
     served.release()
+
+
+def test_what_is_written_and_published_meanwhile_is_no_damage() -> None:
+    writing = Writing(MemoryDisk(), 1 << 20)
+    writing.frame(5)
+    found = verify(writing.disk)
+    writing.frame(5)
+    writing.log.publish_commit(10)
+    assert [report.last_lsn for report in found] == [5]
+    assert found.ok
+    assert found.problems == []
