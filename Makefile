@@ -19,7 +19,7 @@ CYCLES ?= 1000
 CHAOS_SEEDS ?= 1
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash chaos soak run bench fmt docs screenshots tools clean cluster
+.PHONY: help setup test lint unit crash chaos soak run bench fmt docs site screenshots tools clean cluster
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ fmt: $(VENV)/.test ## format the code and fix what can be fixed
 docs: setup ## write docs/configuration.md from the configuration's schema
 	@$(BIN)/tandemq config schema --format markdown > docs/configuration.md.new
 	@mv docs/configuration.md.new docs/configuration.md
+
+site: $(VENV)/.test ## build the documentation's site into site/, strictly
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: $(VENV)/.test tools ## take the pictures of the console in docs/img anew
 	@$(BIN)/python -m tests.console.screenshots
@@ -71,7 +74,7 @@ tools: $(VENV)/.test ## what tests need beyond Python packages
 	@if [ -f $(TOOLS_SCRIPT) ]; then bash $(TOOLS_SCRIPT); fi
 
 clean: ## remove .venv, .tools and caches
-	rm -rf $(VENV) .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .tools site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Stamps: done once, and again when pyproject.toml changes.
 $(BIN)/python:
