@@ -41,9 +41,11 @@ fmt: $(VENV)/.test ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-docs: setup ## write docs/configuration.md from the configuration's schema
+docs: setup ## write docs/configuration.md and docs/calls.md from schema and call table
 	@$(BIN)/tandemq config schema --format markdown > docs/configuration.md.new
 	@mv docs/configuration.md.new docs/configuration.md
+	@$(BIN)/python -m node.call_reference docs/_site/calls.md > docs/calls.md.new
+	@mv docs/calls.md.new docs/calls.md
 
 site: $(VENV)/.test ## build the documentation's site into site/, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

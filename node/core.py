@@ -202,7 +202,7 @@ class Core:
         if handler is None:
             broken = self._why_broken(text)
             raise broken or no_such_proc(text)
-        if not self.engine.running and not self._serves_always(text):
+        if not self.engine.running and not self.serves_always(text):
             handler = self._refusal(text)
         self.table_of(connection)[name] = handler
         return handler
@@ -215,7 +215,7 @@ class Core:
             ER_PROC_LUA, f"Tube {name} is not served: {self.engine.broken[name]}", "LuajitError"
         )
 
-    def _serves_always(self, text: str) -> bool:
+    def serves_always(self, text: str) -> bool:
         if text.startswith("queue.tube."):
             return text.rpartition(":")[2] in calls.READING | tube_calls.READING
         if text.startswith(queue15_calls.PREFIX):

@@ -1,7 +1,7 @@
-"""Hooks of the site's build: what stands in the repository outside docs/ becomes part of the site.
+"""Hooks of the site's build: what stands outside docs/ becomes part of the site, too.
 
-README, ARCHITECTURE and CHANGELOG are pages; a file that any page links to is shown on a page of its
-own under source/. A link that leads nowhere is a warning, which ends a strict build.
+README, ARCHITECTURE and CHANGELOG are pages; a file that any page links to is shown on a page of
+its own under source/. A link that leads nowhere is a warning, which ends a strict build.
 """
 
 from __future__ import annotations

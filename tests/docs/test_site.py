@@ -1,4 +1,4 @@
-"""The documentation site builds strictly, and every link and anchor of what came out leads somewhere.
+"""The documentation site builds strictly, and every link and anchor of it leads somewhere.
 
 mkdocs runs as a program of its own: its warnings are its own. `make site` is the same command.
 """
