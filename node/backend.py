@@ -29,6 +29,7 @@ from node.metrics import FAST_BUCKETS, Latency, NodeMetrics, read_node
 from node.peer_status import following, loss_bound, loss_of, own_lag, peers_of
 from node.role import wished
 from node.switchover import Switchover
+from node.timing import Turns
 from storage.rescue import rescue_names
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class NodeBackend:
         self.bus = EventBus(epoch)
         self.inventory = NodeInventory(core, role.now, role.flush, self)
         self.sync = Latency()
-        self.appends, self.turns = Latency(FAST_BUCKETS), Latency(FAST_BUCKETS)
+        self.appends, self.turns = Latency(FAST_BUCKETS), Turns()
         wal.sync_seconds = self.sync.observe
         wal.append_seconds = self.appends.observe
         #: Seconds spent before each kind of transition, since the process started.
@@ -163,7 +164,8 @@ class NodeBackend:
     def metrics(self) -> NodeMetrics:
         found = read_node(self.core, self.wal, self.sync, self.role.now())
         found.writable = self.writable
-        found.wal_append, found.turn = self.appends.copy(), self.turns.copy()
+        found.wal_append, found.turn = self.appends.copy(), self.turns.whole.copy()
+        found.calls = {kind: one.copy() for kind, one in self.turns.calls.items()}
         found.peers = peers_of(self.peering)
         found.transitions = {
             (origin.value, target.value): (count, self.seconds[origin.value, target.value])

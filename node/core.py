@@ -87,6 +87,8 @@ class Turn:
     replies: list[tuple[Connection, bytes]] = field(default_factory=list)
     #: When its first request came, by the process's own clock in seconds; 0: not measured.
     began: float = 0.0
+    #: Of a measured turn: how many calls of each kind it answered.
+    calls: dict[str, int] | None = None
 
 
 class Core:

@@ -144,7 +144,7 @@ class Node:
             self.peering,
             secrets.token_hex(4),
         )
-        shell.turn_seconds = self.backend.turns.observe
+        self.backend.turns = shell.turns
         return await self._live(tls)
 
     def _join_peers(self) -> None:

@@ -50,9 +50,9 @@ class Latency:
         self.counts = [0] * (len(self.bounds) + 1)
         self.sum = 0.0
 
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum += seconds
+    def observe(self, seconds: float, count: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += count
+        self.sum += seconds * count
 
     def copy(self) -> Latency:
         """As it is now, for who reads it on another thread."""
@@ -113,6 +113,7 @@ class NodeMetrics:
     wal_sync: Latency = field(default_factory=Latency)
     wal_append: Latency = field(default_factory=lambda: Latency(FAST_BUCKETS))
     turn: Latency = field(default_factory=lambda: Latency(FAST_BUCKETS))
+    calls: dict[str, Latency] = field(default_factory=dict)
     connections: int = 0
     sessions_attached: int = 0
     sessions_detached: int = 0

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 from node.clock import LogClock
 from node.connection import Connection
 from node.core import Core, Turn
 from node.dialer import close_soon
+from node.timing import Turns
 from node.wal_writer import WalWriter
 from wire.greeting import greeting
 
@@ -22,8 +22,6 @@ from wire.greeting import greeting
 WRITE_HIGH_BYTES = 1 << 20
 #: How often connections are looked over for missed deadlines, in seconds.
 SWEEP_SECONDS = 1.0
-#: One turn in so many is measured (a power of two): a histogram needs no more.
-MEASURE_EVERY = 8
 #: How much the log's clock may lag behind a timer before it is looked at again, in seconds.
 _TIMER_SLACK = 0.0005
 
@@ -63,10 +61,8 @@ class Shell:
         self._timer_us: int | None = None
         self._next_id = 0
         self._full_reported = False
-        self._turns = 0
-        self._turn_began = 0.0
-        #: Told how long a measured turn took, from its first request to its replies leaving.
-        self.turn_seconds: Callable[[float], None] = lambda _seconds: None
+        #: How long turns took, from their first request to their replies leaving.
+        self.turns = Turns()
         wal.release = self.release
 
     # -- listening -------------------------------------------------------------------------------
@@ -106,7 +102,8 @@ class Shell:
         self._flush_asked = False
         core = self.core
         turn = core.flush()
-        turn.began, self._turn_began = self._turn_began, 0.0
+        if self.turns.began:
+            self.turns.hand_over(turn)
         if turn.frame is not None or turn.replies:
             self.wal.submit(turn, core.engine.now)
         self._arm()
@@ -115,7 +112,7 @@ class Shell:
         """Send replies whose records are as durable as promised."""
         limit = self.core.limits.output_bytes_max
         if turn.began:
-            self.turn_seconds(perf_counter() - turn.began)
+            self.turns.end(turn)
         for connection, data in turn.replies:
             transport = connection.transport
             if connection.lost or transport is None:
@@ -266,10 +263,11 @@ class Socket(asyncio.Protocol):
             shell.ask_flush()
             return
         if not shell._flush_asked:
-            shell._turns += 1
-            if not shell._turns % MEASURE_EVERY:
-                shell._turn_began = perf_counter()
-        shell.core.receive(connection, data, shell.clock.now())
+            shell.turns.begin()
+        if shell.turns.began:
+            shell.turns.receive(shell.core, connection, data, shell.clock.now())
+        else:
+            shell.core.receive(connection, data, shell.clock.now())
         if not connection.decoder.pending:
             self.stuck_since = None
         elif self.stuck_since is None:

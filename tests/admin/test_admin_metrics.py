@@ -14,6 +14,7 @@ from engine import admin
 from node import metrics as m
 from node.admin.backend import Lag, Unavailable
 from node.admin.prometheus import registry_of
+from node.timing import MEASURE_EVERY, Turns
 from tests.admin.fake_backend import FakeBackend, running
 from tests.admin.harness import api
 from tests.node.harness import Bench, node
@@ -82,6 +83,41 @@ async def test_what_the_engine_does_is_counted() -> None:
         assert found["process_cpu_seconds_total", ()] > 0
 
 
+async def test_every_answered_call_of_a_measured_turn_is_in_its_histogram() -> None:
+    async with node() as bench:
+        turns = bench.shell.turns = Turns(gap=lambda: 1)
+        wire = await bench.dial()
+        await wire.call("queue.identify")
+        for number in range(4):
+            await wire.call("queue.tube.fifo:put", number)
+        await wire.call("queue.tube.fifo:take", 0)
+        await wire.call("queue.tube.fifo:release", 0)
+        for name in ("ack", "ack", "nonsense"):
+            await wire.call(f"queue.tube.fifo:{name}", 0)
+        for _ in range(5):
+            wire.send_call("queue.tube.fifo:take", 0)
+        wire.send_call("queue.tube.fifo:take", 60)
+        assert [(await wire.receive())[1] for _ in range(5)] == [0] * 5
+        found = {kind: sum(one.counts) for kind, one in turns.calls.items()}
+        # What was refused and what still waits is nobody's latency.
+        assert found == {"identify": 1, "put": 4, "take": 6, "release": 1}
+        assert sum(turns.whole.counts) >= 10
+        assert 0 < turns.calls["put"].sum <= turns.whole.sum
+
+
+async def test_most_turns_are_not_measured_and_the_table_of_calls_comes_back() -> None:
+    gaps = iter((3, 2, 1000))
+    async with node() as bench:
+        turns = bench.shell.turns = Turns(gap=lambda: next(gaps))
+        wire = await bench.dial()
+        (connection,) = bench.core.connections.values()
+        for number in range(8):
+            await wire.call("queue.tube.fifo:put", number)
+            assert connection.calls is bench.core.table_of(connection)
+        assert sum(turns.calls["put"].counts) == sum(turns.whole.counts) == 2
+    assert {Turns()._until for _ in range(500)} == set(range(1, 2 * MEASURE_EVERY))
+
+
 async def test_tubes_beyond_the_limit_are_one() -> None:
     async with node() as bench:
         engine = bench.core.engine
@@ -148,6 +184,8 @@ async def test_peers_transitions_and_the_served_page() -> None:
     backend = FakeBackend(replace(status, peers=(peer,)))
     plain = backend.metrics()
     plain.transitions = {("STARTUP", "RUNNING"): (2, 0.25)}
+    plain.calls = {"put": m.Latency((0.1, 1.0)), "take": m.Latency((0.1, 1.0))}
+    plain.calls["put"].observe(0.5, 3)
     backend.metrics = lambda: plain  # type: ignore[method-assign]
     async with api(backend) as node_api:
         status_code, text, headers = await node_api.ask("GET", "/metrics")
@@ -159,6 +197,10 @@ async def test_peers_transitions_and_the_served_page() -> None:
         assert found["tandemq_replication_lag_bytes", link] == 500
         assert found["tandemq_replication_lag_seconds", link] == 0.5
         assert found["tandemq_peer_connected", (("peer", "b"),)] == 1
+        assert found["tandemq_call_seconds_bucket", (("call", "put"), ("le", "0.1"))] == 0
+        assert found["tandemq_call_seconds_bucket", (("call", "put"), ("le", "1.0"))] == 3
+        assert found["tandemq_call_seconds_sum", (("call", "put"),)] == pytest.approx(1.5)
+        assert found["tandemq_call_seconds_count", (("call", "take"),)] == 0
         way = (("from", "STARTUP"), ("to", "RUNNING"))
         assert found["tandemq_state_transitions_total", way] == 2
         assert found["tandemq_state_transition_seconds_total", way] == 0.25

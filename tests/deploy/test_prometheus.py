@@ -58,7 +58,8 @@ def test_names_units_and_help_are_as_promtool_wants_them(nodes: Pair) -> None:
 def fill(nodes: Pair) -> None:
     client = nodes.a.connect()
     client.call("queue.create_tube", "jobs", "fifottl", {"if_not_exists": True})
-    for number in range(20):
+    # Enough calls for measured ones among them.
+    for number in range(60):
         client.call("queue.tube.jobs:put", number)
     task = client.call("queue.tube.jobs:take", 0).data[0]
     client.call("queue.tube.jobs:ack", task[0])
@@ -113,7 +114,7 @@ def test_a_real_prometheus_scrapes_both_nodes(nodes: Pair, tmp_path: Path) -> No
         ready = query('tandemq_tube_tasks{tube="jobs",state="ready"}')
         assert {one["metric"]["instance"] for one in ready} == set(targets)
         assert query('tandemq_replication_lag_records{role="downstream"}')
-        for name in ("request_turn", "wal_append"):
+        for name in ("request_turn", "call", "wal_append"):
             count = query(f"sum(tandemq_{name}_seconds_count)")
             assert float(count[0]["value"][1]) > 0, name
         assert not query('ALERTS{alertname="TandemTwoMasters"}')
