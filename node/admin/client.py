@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 from node.config.units import split_address
 
@@ -93,6 +94,11 @@ class AdminClient:
 
     def snapshot(self) -> Json:
         return self._ask("POST", "/v1/snapshot", {})
+
+    def tubes(self, after: str | None = None, limit: int = 200) -> Json:
+        """A page of tubes by name, with their counts and rates."""
+        query = {"limit": limit} if after is None else {"limit": limit, "after": after}
+        return self._ask("GET", f"/v1/tubes?{urlencode(query)}")
 
     def metrics(self) -> str:
         """The exposition in Prometheus's text format."""

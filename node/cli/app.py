@@ -25,6 +25,7 @@ from node.cli import (
     rescue,
     serve,
     tasks,
+    top,
     tubes,
 )
 from node.cli.output import CommandError, complain
@@ -84,6 +85,7 @@ def demo(context: typer.Context) -> None:
 for commands in (
     serve,
     cluster,
+    top,
     doctor,
     tasks,
     tubes,

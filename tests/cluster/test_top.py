@@ -1,0 +1,156 @@
+"""`tandemq top` over real nodes: the screen, the lines for programs, a switch-over, a loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from cluster_nodes import TANDEMQ, Pair, pair, until
+
+from node.cli import main
+from node.cli.top import duration
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("top")) as running:
+        client = running.a.connect()
+        client.call("queue.create_tube", "jobs", "fifottl")
+        client.call("queue.create_tube", "idle", "fifo")
+        for number in range(20):
+            client.call("queue.tube.jobs:put", number)
+        client.call("queue.tube.jobs:bury", client.call("queue.tube.jobs:take", 0).data[0][0])
+        running.in_step()
+        yield running
+
+
+def both(nodes: Pair) -> tuple[str, str]:
+    return "--admin", f"127.0.0.1:{nodes.a.admin_port},127.0.0.1:{nodes.b.admin_port}"
+
+
+def look(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["top", "--once", "--json", *words]) == 0
+    view: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return view
+
+
+def test_once_for_programs_and_for_people(nodes: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    client = nodes.a.connect()
+
+    def busy() -> dict[str, Any] | None:
+        """Calls are counted in marks two seconds apart: go on until two of them differ."""
+        client.call("queue.tube.jobs:ack", client.call("queue.tube.jobs:take", 0).data[0][0])
+        client.call("queue.tube.jobs:put", "more")
+        nodes.in_step()
+        view = look(capsys, *both(nodes))
+        rates = view["tubes"][0]["rates"]
+        return view if rates and rates["put"] and rates["take"] and rates["ack"] else None
+
+    view = until(busy)
+    a, b = view["nodes"]
+    assert (a["name"], a["state"], a["writable"]) == ("a", "RUNNING", True)
+    assert (b["name"], b["writable"], b["lsn"]) == ("b", False, a["lsn"])
+    assert b["lag"]["records"] == 0
+    assert (view["writable"], view["conflict"], view["tubes_from"]) == (["a"], False, "a")
+    jobs, idle = view["tubes"]
+    assert (jobs["name"], jobs["ready"], jobs["buried"]) == ("jobs", 19, 1)
+    assert jobs["oldest_ready_seconds"] > 0
+    assert idle["ready"] == 0
+    by_name = look(capsys, *both(nodes), "--sort", "name")["tubes"]
+    assert [tube["name"] for tube in by_name] == ["idle", "jobs"]
+    # One of the two knows of the other.
+    alone = look(capsys, "--admin", f"127.0.0.1:{nodes.b.admin_port}")
+    assert [node["name"] for node in alone["nodes"]] == ["a", "b"]
+    assert alone["writable"] == ["a"]
+    assert main(["top", "--once", *both(nodes)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tandemq   serving: a")
+    assert any(re.match(r"a +127\.0\.0\.1:\d+ +RUNNING \* +1 +\d+", line) for line in lines)
+    assert any(re.match(r"jobs +fifottl .* 19 +0 +0 +1 ", line) for line in lines)
+
+
+@contextmanager
+def screen(*words: str) -> Iterator[list[str]]:
+    """What the command draws on a terminal, read by a thread; ended by Ctrl-C, with code 130."""
+    leader, follower = pty.openpty()
+    drawn: list[str] = []
+    env = {**os.environ, "COLUMNS": "160", "LINES": "40", "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [TANDEMQ, "top", *words], stdin=follower, stdout=follower, stderr=follower, env=env,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(follower)
+
+    def read() -> None:
+        while True:
+            try:
+                raw = os.read(leader, 65536)
+            except OSError:
+                return
+            if not raw:
+                return
+            drawn.append(raw.decode(errors="replace"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield drawn
+        process.send_signal(2)
+        assert process.wait(15) == 130
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        reader.join(15)
+        os.close(leader)
+
+
+def shown(drawn: list[str], pattern: str) -> bool:
+    """Whether the newest of it has the pattern, colours left out."""
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", "".join(drawn[-4:]))
+    return re.search(pattern, text) is not None
+
+
+def test_the_screen_follows_a_switch_over_and_outlives_a_node(nodes: Pair) -> None:
+    with screen(*both(nodes), "--every", "0.2") as drawn:
+        until(lambda: shown(drawn, r"serving: a "))
+        until(lambda: shown(drawn, r"tubes of a"))
+        nodes.a.switch_to(nodes.b)
+        until(lambda: shown(drawn, r"serving: b "))
+        until(lambda: shown(drawn, r"tubes of b"))
+        nodes.a.end()
+        until(lambda: shown(drawn, r"a +127[^\n]*Connection refused"))
+        assert shown(drawn, r"serving: b ")
+        nodes.a.start("--read-only")
+        until(lambda: shown(drawn, r"a +127[^\n]*WAITING") or shown(drawn, r"a +127[^\n]*INIT"))
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "--once", "--admin", "127.0.0.1:1"]) == 3
+    assert "no node answers: 127.0.0.1:1: " in capsys.readouterr().err
+    assert main(["top", "--every", "0"]) == 2
+    assert main(["top", "--once", "--admin", "x"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0 ms"), (0.85, "850 ms"), (12.34, "12.3 s"), (245, "4m05s"), (11_520, "3h12m"),
+     (439_200, "5d02h")],
+)  # fmt: skip
+def test_durations(value: float, text: str) -> None:
+    assert duration(value) == text
