@@ -6,6 +6,7 @@ Here: drawing, and when. Must not be here: asking (node.top).
 from __future__ import annotations
 
 import datetime
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -95,25 +96,34 @@ def _client(address: str, token_env: str, authority: Path | None) -> Any:
 
 
 def _stay(gatherer: Gatherer, period: float, sort: str, as_lines: bool) -> None:
+    """Look again and again until Ctrl-C or SIGTERM, which are obeyed between two looks.
+
+    An exception out of the middle of a look could leave a lock of the threads taken for ever.
+    """
     from rich.console import Console
     from rich.live import Live
 
+    stop: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda caught, _frame: stop.append(caught))
     console = Console()
     if as_lines or not console.is_terminal:
-        for view in _views(gatherer, period):
+        for view in _views(gatherer, period, stop):
             _print(view, sort, as_lines)
-        return
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        for view in _views(gatherer, period):
-            live.update(_drawn(view, sort, console.height - _FRAME_LINES), refresh=True)
+    else:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            for view in _views(gatherer, period, stop):
+                live.update(_drawn(view, sort, console.height - _FRAME_LINES), refresh=True)
+    raise KeyboardInterrupt
 
 
-def _views(gatherer: Gatherer, period: float) -> Iterator[View]:
-    """One a period, for ever; a slow answer delays the next, it does not make two at a time."""
-    while True:
-        began = time.monotonic()
+def _views(gatherer: Gatherer, period: float, stop: list[int]) -> Iterator[View]:
+    """One a period; a slow answer delays the next, it does not make two at a time."""
+    while not stop:
+        due = time.monotonic() + period
         yield gatherer.view()
-        time.sleep(max(0.0, period - (time.monotonic() - began)))
+        while not stop and (left := due - time.monotonic()) > 0:
+            time.sleep(min(left, EVERY_MIN_S))
 
 
 def _print(view: View, sort: str, as_lines: bool) -> None:
