@@ -47,6 +47,9 @@ class XQueue(Driver):
         self.ttl = _default(self.features, "ttl")
         self.ttr = _default(self.features, "ttr")
         self.zombie = _default(self.features, "zombie")
+        self.time64 = self.features["id"] == "time64"
+        #: An ack removes the record, whatever is said with it.
+        self.removes = not {"keep", "zombie"} & self.features.keys()
 
     @classmethod
     def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
@@ -56,11 +59,13 @@ class XQueue(Driver):
     def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         layout = Layout(opts)
         index = RecordIndex(layout.priority, layout.tube, tuple(opts["tube_stats"]))
+        # Records without a field for it have no deadlines, see the declaration's checks.
+        deadlines = DeadlineIndex(RUNAT, lambda row: row[RUNAT] or None)
         return ViewSpace(
             space_id,
             name,
             tuple((field[0], field[1]) for field in opts["format"]),
-            indexes=(index, DeadlineIndex(RUNAT, lambda row: row[RUNAT] or None)),
+            indexes=(index,) if layout.runat is None else (index, deadlines),
             shapes=layout.shapes(),
             temporary=temporary,
             view=layout.view,
@@ -78,8 +83,9 @@ class XQueue(Driver):
     def next_key(self, now: int) -> int:
         """The key `auto_increment` and `time64` give: never one that was given before."""
         last = self.space.next_id
-        if self.features["id"] == "time64":
-            return max(now * 1000, last)
+        if self.time64:
+            now *= 1000
+            return now if now > last else last
         if last >= NEVER_US:
             raise DriverMisuse("the primary key has no greater value left")
         return last or 1
@@ -89,17 +95,20 @@ class XQueue(Driver):
     ) -> Row:
         """Insert a record; `delay`, `ttl` in µs. Unknown fields of `task` are dropped."""
         layout = self.layout
+        space = self.space
         key = layout.check_key(key)
-        fields = [task.get(name) for name in layout.names]
-        rest = layout.rest(fields)
-        if key in self.space.rows:
+        rest = layout.rest_of(task)
+        if key in space.rows:
             raise DriverMisuse(
-                f"Duplicate key exists in unique index 'primary' in space '{self.space.name}'",
+                f"Duplicate key exists in unique index 'primary' in space '{space.name}'",
                 ER_TUPLE_FOUND,
             )
-        status, runat, kind, expires = self._ready_at(delay, ttl, 0, now)
-        row = (key, status, runat, kind, expires, *rest)
-        self.space.insert(row)
+        row: Row
+        if delay is None and ttl is None and self.ttl is None:
+            row = (key, "r", 0, "", 0, *rest)
+        else:
+            row = (key, *self._ready_at(delay, ttl, 0, now), *rest)
+        space.insert(row)
         return row
 
     def _ready_at(
@@ -124,8 +133,9 @@ class XQueue(Driver):
             return row
         if ttr is None:
             ttr = self.ttr
-        runat = 0 if ttr is None else now + ttr
-        return self._set(row, "t", runat, "t" if runat else "", row[EXPIRES])
+        if ttr is not None:
+            return self._set(row, "t", now + ttr, "t", row[EXPIRES])
+        return self._set(row, "t", 0, "", row[EXPIRES])
 
     def _set(self, row: Row, status: str, runat: int, kind: str, expires: int) -> Row:
         key = row[0]
@@ -166,11 +176,11 @@ class XQueue(Driver):
 
     def finish(self, key: Any, delay: int | None, now: int) -> tuple[Row, bool]:
         """What an ack does: remove, keep, or keep for a while. (row, whether it is gone)."""
+        if self.removes:
+            return self.space.delete(key), True
         row = self.space.rows[key]
         if "keep" in self.features:
             return self._set(row, "d", 0, "", 0), False
-        if "zombie" not in self.features:
-            return self.space.delete(key), True
         if delay is None:
             delay = self.zombie
         if delay is None:

@@ -7,6 +7,8 @@ end of the record's life (µs, 0 = none), which taking and giving back leave alo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from drivers.base import DriverMisuse
@@ -61,12 +63,22 @@ class Layout:
         self.status_name: str = form[self.status][0]
         self.runat_name: str = "" if self.runat is None else form[self.runat][0]
         self.other_names = [form[at][0] for at in self.others]
-        self.blank: dict[str, Any] = dict.fromkeys(self.names)
-        if self.runat is not None:
-            self.blank[self.runat_name] = 0
+        #: Of each field the row keeps as it is: name, types it may hold (None: any), nil allowed.
+        self.rules: list[tuple[str, frozenset[type] | None, bool]] = []
+        self.shown = tuple(self.names)
+        columns = {self.pk: 0, self.status: 1, self.runat: RUNAT}
+        columns.update({at: FIRST_OTHER + n for n, at in enumerate(self.others)})
+        #: The fields of a row in the order of the format; status and runat are still to be spelt.
+        self.columns: Callable[[Row], tuple[Any, ...]] = itemgetter(
+            *[columns[at] for at in range(self.width)], 0
+        )
         self.priority = self._row_field(fields.get("priority"))
         self.tube = self._row_field(fields.get("tube"))
         self.whole = self.runat is not None and form[self.runat][1] in _UNSIGNED
+        for at in self.others:
+            name, kind, nullable = form[at]
+            fine = (nullable or kind == "any") and not self._ordering(at)
+            self.rules.append((name, _HOLDS.get(kind), fine))
 
     def _row_field(self, at: int | None) -> int | None:
         return None if at is None else FIRST_OTHER + self.others.index(at)
@@ -85,14 +97,11 @@ class Layout:
 
     def table(self, row: Row) -> dict[str, Any]:
         """`view` by name."""
-        found = self.blank.copy()
-        found[self.key_name] = row[0]
+        found = dict(zip(self.shown, self.columns(row), strict=False))
         found[self.status_name] = LETTERS[row[1]]
         if row[RUNAT] and self.runat is not None:
             at = row[RUNAT]
             found[self.runat_name] = -(-at // 1_000_000) if self.whole else at / 1e6
-        for name, value in zip(self.other_names, row[FIRST_OTHER:], strict=True):
-            found[name] = value
         return found
 
     def rest(self, fields: list[Any]) -> tuple[Any, ...]:
@@ -101,6 +110,21 @@ class Layout:
         for at in self.others:
             self._check(at, form[at][1], form[at][2], fields[at])
         return tuple([fields[at] for at in self.others])
+
+    def rest_of(self, task: dict[str, Any]) -> list[Any]:
+        """The same of a record by field names; fields it lacks are nil, unknown ones dropped."""
+        found = []
+        for name, holds, may_lack in self.rules:
+            value = task.get(name)
+            found.append(value)
+            if value is None:
+                if may_lack:
+                    continue
+            elif type(value) is str and (holds is None or str in holds):
+                continue
+            at = self.names[name]
+            self._check(at, self.format[at][1], self.format[at][2], value)
+        return found
 
     def _check(self, at: int, kind: str, nullable: bool, value: Any) -> None:
         if value is None:
@@ -137,8 +161,10 @@ class Layout:
 
     def key_of(self, argument: Any) -> Any:
         """The key an argument of ack, release and the like stands for (bare, array or map)."""
+        if type(argument) is int and not self.text_keys:
+            return argument
         if type(argument) is dict:
-            key = argument.get(self.format[self.pk][0])
+            key = argument.get(self.key_name)
         elif type(argument) is list:
             key = argument[self.pk] if len(argument) > self.pk else None
         elif (type(argument) is str) if self.text_keys else (type(argument) in (int, float)):

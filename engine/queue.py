@@ -25,6 +25,7 @@ from engine.system_spaces import (
     taken_space,
 )
 from engine.tube import Callback, Tube
+from engine.waits import Waits
 from engine.xqueue import RecordTube
 from model.errors import failure
 from model.record import (
@@ -40,7 +41,8 @@ from model.task import NEVER_US
 from spaces.space import IndexShape, Row, Space
 from spaces.store import Store
 
-#: Kind of a waiting call's entry among the timers.
+#: A waiting call that ends at the moment of a timer comes before or after it as if it were one of
+#: this kind.
 TIMER_WAIT = -1
 #: Deadlines handled in one tick, so that a flood of them does not hold up callers.
 TICK_MAX = 1000
@@ -90,6 +92,7 @@ class Engine:
         self.on_tube: Callable[[Tube, bool], None] = lambda _tube, _appears: None
         self.on_grants_changed: Callable[[], None] = lambda: None
         self._waiter_id = 0
+        self.waits = Waits()
         self.store = Store(self._build_space)
         self.taken = taken_space()
         self.store.add(self.taken)
@@ -275,14 +278,13 @@ class Engine:
         waiter = Waiter(self._waiter_id, client, ticket, tube, deadline, token)
         client.waits[waiter] = None
         if deadline is not None:
-            self.store.timers.add((deadline, TIMER_WAIT, waiter.id, waiter))
+            self.waits.add(waiter)
         return waiter
 
     def unpark(self, waiter: Waiter) -> Waiter:
         """A call no longer waits; its tube has already forgotten it."""
-        waiter.client.waits.pop(waiter, None)
-        if waiter.deadline is not None:
-            self.store.timers.discard((waiter.deadline, TIMER_WAIT, waiter.id, waiter))
+        if waiter.client.waits.pop(waiter, waiter) is None and waiter.deadline is not None:
+            self.waits.gone()
         return waiter
 
     def wake(self) -> None:
@@ -313,24 +315,31 @@ class Engine:
     def next_due(self) -> int | None:
         """µs of the next moment `tick` has something to do, None for never."""
         timers = self.store.timers
-        return timers[0][0] if timers else None
+        waiter = self.waits.first()
+        if waiter is None:
+            return timers[0][0] if timers else None
+        assert waiter.deadline is not None
+        return min(waiter.deadline, timers[0][0]) if timers else waiter.deadline
 
     def tick(self) -> None:
         """Do what is due at `now`, at most TICK_MAX deadlines, in the order of their moments."""
-        timers = self.store.timers
+        timers, waits = self.store.timers, self.waits
         now = self.now
         for _ in range(TICK_MAX):
+            waiter = waits.first()
+            if waiter is not None and waiter.deadline <= now:  # type: ignore[operator]
+                if not timers or (waiter.deadline, TIMER_WAIT) < timers[0]:
+                    if self.woken:
+                        # A task that became ready before this moment is still in time for it.
+                        self.wake()
+                    else:
+                        self._end_wait(waiter)
+                    continue
             if not timers or timers[0][0] > now:
                 break
             entry = timers[0]
             kind = entry[1]
-            if kind == TIMER_WAIT:
-                if self.woken:
-                    # A task that became ready before this moment is still in time for it.
-                    self.wake()
-                else:
-                    self._end_wait(entry[3])
-            elif kind == TIMER_SESSION:
+            if kind == TIMER_SESSION:
                 self.sessions.expire(entry[2])
                 timers.discard(entry)
             elif kind == TIMER_KEYS:

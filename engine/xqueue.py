@@ -41,7 +41,7 @@ class RecordTube(Tube):
     futures: whoever waits for a record to be finished, by its key.
     """
 
-    __slots__ = ("futures", "records", "scoped", "strict", "unscoped")
+    __slots__ = ("as_tuple", "futures", "generator", "records", "scoped", "strict", "unscoped")
 
     records: XQueue
 
@@ -52,6 +52,8 @@ class RecordTube(Tube):
         self.scoped: dict[str, OrderedDict[int, Waiter]] = {}
         self.unscoped: OrderedDict[int, Waiter] = OrderedDict()
         self.strict = self.opts.get("compat") == "strict"
+        self.as_tuple = driver.features["retval"] == "tuple"
+        self.generator: str = driver.features["id"]
 
     # -- shapes ----------------------------------------------------------------------------------
 
@@ -60,9 +62,7 @@ class RecordTube(Tube):
         if row[1] == "-":
             row = (row[0], "r", *row[2:])
         layout = self.records.layout
-        if self.records.features["retval"] == "tuple":
-            return layout.view(row)
-        return layout.table(row)
+        return layout.view(row) if self.as_tuple else layout.table(row)
 
     def answer(self, row: Row) -> Values:
         """What the other calls answer: the same, where `strict` does not ask for the tuple."""
@@ -74,37 +74,48 @@ class RecordTube(Tube):
     # -- put and take ----------------------------------------------------------------------------
 
     def put_record(self, client: Client, ticket: Any, task: Any, opts: Any = None) -> Any:
-        generator = self.records.features["id"]
-        if type(task) is list and task:
-            raise failure(
-                "Primary key is mandatory"
-                if generator == "required"
-                else "Task from array creation is not implemented yet"
-            )
-        if type(task) is not dict and task != []:
-            raise failure("Wrong argument to put. Expected table or tuple")
-        opts = options(opts)
-        delay, ttl = self._times(opts)
-        wait = us("opts.wait", opts.get("wait")) if opts else None
-        if wait is not None and delay is not None:
-            raise failure(
-                "Are you crazy? Call of :put({...}, { wait = <>, delay = <> }) looks weird"
-            )
-        engine = self.engine
-        if self._paused(PAUSED_PUTS):
+        if type(task) is not dict:
+            task = self._no_map(task)
+        delay = ttl = wait = None
+        if opts:
+            opts = options(opts)
+            delay, ttl = self._times(opts)
+            wait = us("opts.wait", opts.get("wait"))
+            if wait is not None and delay is not None:
+                raise failure(
+                    "Are you crazy? Call of :put({...}, { wait = <>, delay = <> }) looks weird"
+                )
+        engine, records = self.engine, self.records
+        if self.driver is not self.inner and self._paused(PAUSED_PUTS):
             raise pause.refusal(self.name)
-        task = task or {}
-        row = self.records.add(new_key(engine, self.records, task), task, delay, ttl, engine.now)
+        if records.time64:
+            key = records.next_key(engine.now)
+        else:
+            key = new_key(engine, records, task)
+        row = records.add(key, task, delay, ttl, engine.now)
         self.calls["put"] += 1
         engine.commit(KIND_PUT, client.session)
-        self.tell(row, "put")
+        if self.callback is not None:
+            self.notify(row, "put")
+        if self.waiters and row[1] == "r":
+            engine.woken.append(self)
         if wait is None or wait <= 0:
             return Values((self.task(row),))
         return self._await(client, ticket, row, wait)
 
+    def _no_map(self, task: Any) -> dict[str, Any]:
+        """An empty map as some connectors send it; nothing else will do."""
+        if type(task) is not list:
+            raise failure("Wrong argument to put. Expected table or tuple")
+        if not task:
+            return {}
+        raise failure(
+            "Primary key is mandatory"
+            if self.generator == "required"
+            else "Task from array creation is not implemented yet"
+        )
+
     def _paused(self, what: int) -> bool:
-        if self.driver is self.inner:
-            return False
         row = self.engine.pauses.space.rows.get(self.id)
         return row is not None and bool(row[what])
 
@@ -125,18 +136,20 @@ class RecordTube(Tube):
     def take_record(self, client: Client, ticket: Any, timeout: Any = 0, opts: Any = None) -> Any:
         if type(timeout) is dict:
             opts, timeout = timeout, timeout.get("timeout", 0)
-        opts = options(opts)
         wait = us("timeout", timeout)
         if wait is None or wait < 0:
             raise failure("timeout required")
-        ttr, tube = us("ttr", opts.get("ttr")), opts.get("tube")
-        if ttr is not None and "ttr" not in self.records.features:
-            raise failure("Feature ttr is not enabled")
-        if tube is not None:
-            if self.records.layout.tube is None:
-                raise failure("Feature tube is not enabled")
-            if type(tube) is not str:
-                raise failure("opts.tube must be a string")
+        ttr = tube = None
+        if opts:
+            opts = options(opts)
+            ttr, tube = us("ttr", opts.get("ttr")), opts.get("tube")
+            if ttr is not None and "ttr" not in self.records.features:
+                raise failure("Feature ttr is not enabled")
+            if tube is not None:
+                if self.records.layout.tube is None:
+                    raise failure("Feature tube is not enabled")
+                if type(tube) is not str:
+                    raise failure("opts.tube must be a string")
         row = self._take(client, tube, ttr)
         if row is not None:
             return Values((self.task(row),))
@@ -154,29 +167,34 @@ class RecordTube(Tube):
 
     def _take(self, client: Client, tube: str | None, ttr: int | None) -> Row | None:
         engine, records = self.engine, self.records
-        if self._paused(PAUSED_TAKES):
+        if self.driver is not self.inner and self._paused(PAUSED_TAKES):
             return None
         while (row := records.take_one(tube, ttr, engine.now)) is not None and row[1] != "t":
             expiry.expire(self, row[0])
         if row is None:
             return None
-        self.own(row[0], client, engine.sessions.of(client))
+        session = client.session
+        if session is None:
+            session = engine.sessions.of(client)
+        self.own(row[0], client, session)
         self.calls["take"] += 1
-        engine.commit(KIND_TAKE, client.session)
+        engine.commit(KIND_TAKE, session)
         if self.callback is not None:
             self.notify(row, "take")
         return row
 
     def serve(self) -> None:
         """Give what is ready to who waits: takers of its tube first, then those of any."""
-        for tube in list(self.scoped):
-            self._serve(self.scoped[tube], tube)
-            if not self.scoped[tube]:
-                del self.scoped[tube]
+        if self.scoped:
+            for tube in list(self.scoped):
+                self._serve(self.scoped[tube], tube)
+                if not self.scoped[tube]:
+                    del self.scoped[tube]
         self._serve(self.unscoped, None)
 
     def _serve(self, line: OrderedDict[int, Waiter], tube: str | None) -> None:
-        while line:
+        ready = self.records.index.ready
+        while line and ready.count:
             waiter = next(iter(line.values()))
             if waiter.id not in self.waiters:
                 # Answered with all others, at a change of roles.
@@ -213,19 +231,22 @@ class RecordTube(Tube):
 
     def ack_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
-        attr = options(attr)
-        delay = us("delay", attr.get("delay")) if attr else None
-        if delay is not None and "zombie" not in self.records.features:
-            raise failure("Feature zombie is not enabled")
-        key = row[0]
-        self.records.edit(key, attr.get("update"))
+        key, delay = row[0], None
+        if attr:
+            attr = options(attr)
+            delay = us("delay", attr.get("delay"))
+            if delay is not None and "zombie" not in self.records.features:
+                raise failure("Feature zombie is not enabled")
+            self.records.edit(key, attr.get("update"))
         row, gone = self.records.finish(key, delay, self.engine.now)
         self.taken.disown(self.id, key)
         self.calls["ack"] += 1
         self.done += 1
         self.engine.commit(KIND_ACK, client.session)
-        self.tell(row, "delete" if gone else "ack")
-        self._resolve(row, True)
+        if self.callback is not None:
+            self.notify(row, "delete" if gone else "ack")
+        if key in self.futures:
+            self._resolve(row, True)
         return self.answer(row)
 
     def release_record(self, client: Client, argument: Any, attr: Any = None) -> Any:

@@ -20,9 +20,11 @@ def us(name: str, value: Any) -> int | None:
     """Seconds as µs, None where there are none."""
     if value is None:
         return None
-    if type(value) not in (int, float) or not isfinite(value) or abs(value) > 1e10:
+    if type(value) is int and -1e10 <= value <= 1e10:
+        return value * 1_000_000
+    if type(value) is not float or not isfinite(value) or abs(value) > 1e10:
         raise failure(f"{name} must be a number of seconds")
-    return round(float(value) * 1_000_000)
+    return round(value * 1_000_000)
 
 
 def options(value: Any) -> dict[str, Any]:

@@ -275,8 +275,10 @@ class Core:
         engine = self.engine
         if now > engine.now:
             engine.now = now
-        timers = engine.store.timers
-        if engine.running and timers and timers[0][0] <= engine.now:
+        timers, waits = engine.store.timers, engine.waits.heap
+        if engine.running and (
+            (timers and timers[0][0] <= engine.now) or (waits and waits[0][0] <= engine.now)
+        ):
             engine.tick()
 
     def receive(self, connection: Connection, data: bytes, now: int) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from spaces.space import Row
     from spaces.view import ViewSpace
 
-#: Status in a row to the letter of statistics; X: there is no such record.
-LETTERS = {"r": "R", "t": "T", "~": "W", "!": "B", "z": "Z", "d": "D"}
+#: Status in a row to the letter of statistics; x: there is no such record.
+LETTERS = {"r": "R", "t": "T", "~": "W", "!": "B", "z": "Z", "d": "D", "x": "X"}
 #: Keys more than the live ones before a heap is pruned.
 _SLACK = 64
 
@@ -41,20 +41,20 @@ class RecordIndex(Index):
 
     counts: records by letter; transitions: "R-T" and the like to how often it happened here since
     `begin_counting`. by_tube: the same for tubes of `tracked`, where S is "in another tube".
+    moves: the transitions as they are counted, by both statuses of the rows.
     """
 
     __slots__ = (
         "buried",
         "by_tube",
-        "counts",
         "heaps",
+        "moves",
         "others",
         "pri",
         "ready",
         "rows",
         "space",
         "tracked",
-        "transitions",
         "tube",
     )
 
@@ -78,15 +78,14 @@ class RecordIndex(Index):
         self.heaps: dict[Any, _Heap] = {}
         self.buried: SortedList = SortedList()
         self.others: dict[str, dict[Any, None]] = {"t": {}, "~": {}, "z": {}, "d": {}}
-        self.counts = dict.fromkeys("RTWBZD", 0)
-        self.transitions: dict[str, int] = {}
+        self.moves: dict[str, int] = {}
         self.by_tube: dict[str, Counters] = {
             name: (dict.fromkeys("RTWBZD", 0), {}) for name in self.tracked
         }
 
     def begin_counting(self) -> None:
         """Transitions from here on: those of a recovery are not what happened since the start."""
-        self.transitions.clear()
+        self.moves.clear()
         for _, transitions in self.by_tube.values():
             transitions.clear()
 
@@ -94,20 +93,14 @@ class RecordIndex(Index):
 
     def added(self, row: Row) -> None:
         self._enter(row)
-        letter = LETTERS[row[1]]
-        self._count("X", letter, None, self.tube_of(row))
+        self._count("x", row[1], None, row)
 
     def removed(self, row: Row) -> None:
         self._leave(row)
-        self._count(LETTERS[row[1]], "X", self.tube_of(row), None)
+        self._count(row[1], "x", row, None)
 
     def changed(self, old: Row, new: Row) -> None:
         before, after = old[1], new[1]
-        if self.tube is None and before != after:
-            self._leave(old)
-            self._enter(new)
-            self._count(LETTERS[before], LETTERS[after], None, None)
-            return
         if (
             before != after
             or self._key(old) != self._key(new)
@@ -115,7 +108,7 @@ class RecordIndex(Index):
         ):
             self._leave(old)
             self._enter(new)
-        self._count(LETTERS[before], LETTERS[after], self.tube_of(old), self.tube_of(new))
+        self._count(before, after, old, new)
 
     def tube_of(self, row: Row) -> Any:
         return None if self.tube is None else row[self.tube]
@@ -183,21 +176,51 @@ class RecordIndex(Index):
 
     # -- counters --------------------------------------------------------------------------------
 
-    def _count(self, before: str, after: str, old: Any, new: Any) -> None:
-        step = 1
-        assert self.space is not None
-        if self.space.restoring:
+    @property
+    def counts(self) -> dict[str, int]:
+        others = self.others
+        return {
+            "R": self.ready.count,
+            "T": len(others["t"]),
+            "W": len(others["~"]),
+            "B": len(self.buried),
+            "Z": len(others["z"]),
+            "D": len(others["d"]),
+        }
+
+    @property
+    def transitions(self) -> dict[str, int]:
+        """"R-T" and the like: how often."""
+        return {f"{LETTERS[move[0]]}-{LETTERS[move[1]]}": n for move, n in self.moves.items()}
+
+    def _count(self, before: str, after: str, old: Row | None, new: Row | None) -> None:
+        moves = self.moves
+        if self.space.restoring:  # type: ignore[union-attr]
             # The undoing of "before becomes after" is told as "after becomes before".
-            before, after, old, new, step = after, before, new, old, -1
-        _move(self.counts, self.transitions, before, after, step)
-        if not self.by_tube:
-            return
-        if old == new or before == "X" or after == "X":
-            tracked = self.by_tube.get(new if before == "X" else old)
+            before, after, old, new = after, before, new, old
+            step = -1
+        else:
+            step = 1
+        move = before + after
+        number = moves.get(move, 0) + step
+        if number > 0:
+            moves[move] = number
+        else:
+            moves.pop(move, None)
+        if self.by_tube:
+            self._count_tubes(LETTERS[before], LETTERS[after], old, new, step)
+
+    def _count_tubes(
+        self, before: str, after: str, old: Row | None, new: Row | None, step: int
+    ) -> None:
+        was = None if old is None else self.tube_of(old)
+        is_now = None if new is None else self.tube_of(new)
+        if was == is_now or old is None or new is None:
+            tracked = self.by_tube.get(is_now if old is None else was)
             if tracked is not None:
                 _move(*tracked, before, after, step)
             return
-        left, entered = self.by_tube.get(old), self.by_tube.get(new)
+        left, entered = self.by_tube.get(was), self.by_tube.get(is_now)
         if left is not None:
             _move(*left, before, "S", step)
         if entered is not None:

@@ -1,0 +1,49 @@
+"""When waiting calls end: a heap of their deadlines, apart from the timers that are rows' business.
+
+Most calls are answered long before; what they leave in the heap goes once there is much of it.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.clients import Waiter
+
+#: Entries more than the live ones before the heap is swept.
+_SLACK = 64
+
+
+class Waits:
+    """heap: (deadline µs, waiter's id, waiter); only those still parked with their client count."""
+
+    __slots__ = ("heap", "live")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, Waiter]] = []
+        self.live = 0
+
+    def add(self, waiter: Waiter) -> None:
+        """A call with a deadline was parked."""
+        assert waiter.deadline is not None
+        heappush(self.heap, (waiter.deadline, waiter.id, waiter))
+        self.live += 1
+
+    def gone(self) -> None:
+        """One of them is parked no longer."""
+        self.live -= 1
+        heap = self.heap
+        if len(heap) > 2 * self.live + _SLACK:
+            heap[:] = [entry for entry in heap if entry[2] in entry[2].client.waits]
+            heapify(heap)
+
+    def first(self) -> Waiter | None:
+        """Whose deadline comes next."""
+        heap = self.heap
+        while heap:
+            waiter = heap[0][2]
+            if waiter in waiter.client.waits:
+                return waiter
+            heappop(heap)
+        return None
