@@ -161,7 +161,10 @@ async def run(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dic
 
 
 if __name__ == "__main__":
+    # As a node does once it has loaded (node/main.py).
     gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1_000)
     with tempfile.TemporaryFile(buffering=0) as file:
         outcome = lives(int(sys.argv[1]), int(sys.argv[2]), file)  # type: ignore[arg-type]
     sys.stdout.write(json.dumps(outcome) + "\n")

@@ -129,13 +129,19 @@ class XQueue(Driver):
         One whose life is over is returned still ready, for the engine to expire.
         """
         row = self.index.first_ready(tube)
-        if row is None or (row[RUNAT] and row[RUNAT] <= now):
+        if row is None:
+            return None
+        key, _, runat, _, expires, *rest = row
+        if runat and runat <= now:
             return row
         if ttr is None:
             ttr = self.ttr
-        if ttr is not None:
-            return self._set(row, "t", now + ttr, "t", row[EXPIRES])
-        return self._set(row, "t", 0, "", row[EXPIRES])
+        runat, kind = (0, "") if ttr is None else (now + ttr, "t")
+        new = (key, "t", runat, kind, expires, *rest)
+        space = self.space
+        op = (SET, space.id, key, 1, "t", RUNAT, runat, KIND, kind, EXPIRES, expires)
+        space.update(key, row, new, op)
+        return new
 
     def _set(self, row: Row, status: str, runat: int, kind: str, expires: int) -> Row:
         key = row[0]

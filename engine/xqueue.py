@@ -7,6 +7,7 @@ and texts: docs/compatibility-xqueue.md.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drivers.xqueue import XQueue
@@ -41,7 +42,16 @@ class RecordTube(Tube):
     futures: whoever waits for a record to be finished, by its key.
     """
 
-    __slots__ = ("as_tuple", "futures", "generator", "records", "scoped", "strict", "unscoped")
+    __slots__ = (
+        "futures",
+        "generator",
+        "records",
+        "scoped",
+        "shown_as",
+        "strict",
+        "task",
+        "unscoped",
+    )
 
     records: XQueue
 
@@ -52,24 +62,17 @@ class RecordTube(Tube):
         self.scoped: dict[str, OrderedDict[int, Waiter]] = {}
         self.unscoped: OrderedDict[int, Waiter] = OrderedDict()
         self.strict = self.opts.get("compat") == "strict"
-        self.as_tuple = driver.features["retval"] == "tuple"
+        view, table = driver.layout.view, driver.layout.table
+        self.task: Callable[[Row], Any] = view if driver.features["retval"] == "tuple" else table
+        self.shown_as: Callable[[Row], Any] = view if self.strict else self.task
         self.generator: str = driver.features["id"]
 
     # -- shapes ----------------------------------------------------------------------------------
-
-    def task(self, row: Row) -> Any:
-        """A record as put, take, wait and kill show it."""
-        if row[1] == "-":
-            row = (row[0], "r", *row[2:])
-        layout = self.records.layout
-        return layout.view(row) if self.as_tuple else layout.table(row)
-
-    def answer(self, row: Row) -> Values:
-        """What the other calls answer: the same, where `strict` does not ask for the tuple."""
-        return Values((self.records.layout.view(row) if self.strict else self.task(row),))
+    # `task` is a record as put, take, wait and kill show it; `shown_as` is what other calls answer:
+    # the same, where `strict` does not ask for the tuple.
 
     def nothing(self, row: Row) -> Any:
-        return EMPTY if self.strict else self.answer(row)
+        return EMPTY if self.strict else Values((self.shown_as(row),))
 
     # -- put and take ----------------------------------------------------------------------------
 
@@ -169,8 +172,10 @@ class RecordTube(Tube):
         engine, records = self.engine, self.records
         if self.driver is not self.inner and self._paused(PAUSED_TAKES):
             return None
-        while (row := records.take_one(tube, ttr, engine.now)) is not None and row[1] != "t":
+        row = records.take_one(tube, ttr, engine.now)
+        while row is not None and row[1] != "t":
             expiry.expire(self, row[0])
+            row = records.take_one(tube, ttr, engine.now)
         if row is None:
             return None
         session = client.session
@@ -230,24 +235,28 @@ class RecordTube(Tube):
         return row
 
     def ack_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
-        row = self._owned(client, argument)
-        key, delay = row[0], None
+        records, taken, session = self.records, self.taken, client.session
+        key = records.layout.key_of(argument)
+        owner = taken.rows.get((self.id, key))
+        if owner is None or owner[3] != session:
+            self._owned(client, argument)
+        delay = None
         if attr:
             attr = options(attr)
             delay = us("delay", attr.get("delay"))
-            if delay is not None and "zombie" not in self.records.features:
+            if delay is not None and "zombie" not in records.features:
                 raise failure("Feature zombie is not enabled")
-            self.records.edit(key, attr.get("update"))
-        row, gone = self.records.finish(key, delay, self.engine.now)
-        self.taken.disown(self.id, key)
+            records.edit(key, attr.get("update"))
+        row, gone = records.finish(key, delay, self.engine.now)
+        taken.disown(self.id, key)
         self.calls["ack"] += 1
         self.done += 1
-        self.engine.commit(KIND_ACK, client.session)
+        self.engine.commit(KIND_ACK, session)
         if self.callback is not None:
             self.notify(row, "delete" if gone else "ack")
         if key in self.futures:
             self._resolve(row, True)
-        return self.answer(row)
+        return Values((self.shown_as(row),))
 
     def release_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
@@ -261,7 +270,7 @@ class RecordTube(Tube):
         self.calls["release"] += 1
         self.engine.commit(KIND_RELEASE, client.session)
         self.tell(row, "release")
-        return self.answer(row)
+        return Values((self.shown_as(row),))
 
     def bury_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
@@ -284,7 +293,7 @@ class RecordTube(Tube):
         self.calls["touch"] += 1
         self.engine.commit(KIND_TOUCH, client.session)
         self.tell(row, "touch")
-        return self.answer(row)
+        return Values((self.shown_as(row),))
 
     def dig(self, client: Client, argument: Any, attr: Any = None) -> Any:
         """kick as well: up to N buried records, or one by a map, an array or a text key."""
@@ -363,6 +372,8 @@ class RecordTube(Tube):
 
     def _resolve(self, row: Row, processed: bool) -> None:
         if row[0] in self.futures:
+            if row[1] == "-":
+                row = (row[0], "r", *row[2:])
             self._answer_futures(row[0], Values((self.task(row), processed)))
 
     def _answer_futures(self, key: Any, outcome: Any) -> None:

@@ -6,6 +6,7 @@ row is ready and still has this priority (and tube), so that an update may chang
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ class RecordIndex(Index):
         "ready",
         "rows",
         "space",
+        "taken",
         "tracked",
         "tube",
     )
@@ -77,8 +79,9 @@ class RecordIndex(Index):
         self.ready = _Heap()
         self.heaps: dict[Any, _Heap] = {}
         self.buried: SortedList = SortedList()
-        self.others: dict[str, dict[Any, None]] = {"t": {}, "~": {}, "z": {}, "d": {}}
-        self.moves: dict[str, int] = {}
+        self.taken: dict[Any, None] = {}
+        self.others: dict[str, dict[Any, None]] = {"t": self.taken, "~": {}, "z": {}, "d": {}}
+        self.moves: defaultdict[str, int] = defaultdict(int)
         self.by_tube: dict[str, Counters] = {
             name: (dict.fromkeys("RTWBZD", 0), {}) for name in self.tracked
         }
@@ -93,22 +96,31 @@ class RecordIndex(Index):
 
     def added(self, row: Row) -> None:
         self._enter(row)
-        self._count("x", row[1], None, row)
+        if self.by_tube or self.space.restoring:  # type: ignore[union-attr]
+            self._count("x", row[1], None, row)
+        else:
+            self.moves["x" + row[1]] += 1
 
     def removed(self, row: Row) -> None:
         self._leave(row)
-        self._count(row[1], "x", row, None)
+        if self.by_tube or self.space.restoring:  # type: ignore[union-attr]
+            self._count(row[1], "x", row, None)
+        else:
+            self.moves[row[1] + "x"] += 1
 
     def changed(self, old: Row, new: Row) -> None:
         before, after = old[1], new[1]
         if (
             before != after
-            or self._key(old) != self._key(new)
+            or (self.pri is not None and old[self.pri] != new[self.pri])
             or (self.tube is not None and old[self.tube] != new[self.tube])
         ):
             self._leave(old)
             self._enter(new)
-        self._count(before, after, old, new)
+        if self.by_tube or self.space.restoring:  # type: ignore[union-attr]
+            self._count(before, after, old, new)
+        else:
+            self.moves[before + after] += 1
 
     def tube_of(self, row: Row) -> Any:
         return None if self.tube is None else row[self.tube]
@@ -118,10 +130,13 @@ class RecordIndex(Index):
 
     def _enter(self, row: Row) -> None:
         status = row[1]
-        if status == "r":
-            key = self._key(row)
-            heappush(self.ready.keys, key)
-            self.ready.count += 1
+        if status == "t":
+            self.taken[row[0]] = None
+        elif status == "r":
+            key = row[0] if self.pri is None else (row[self.pri], row[0])
+            ready = self.ready
+            heappush(ready.keys, key)
+            ready.count += 1
             if self.tube is not None:
                 heap = self.heaps.get(row[self.tube])
                 if heap is None:
@@ -135,12 +150,15 @@ class RecordIndex(Index):
 
     def _leave(self, row: Row) -> None:
         status = row[1]
-        if status == "r":
-            self._shrink(self.ready, row, None)
+        if status == "t":
+            del self.taken[row[0]]
+        elif status == "r":
+            key = row[0] if self.pri is None else (row[self.pri], row[0])
+            self._shrink(self.ready, key, None)
             if self.tube is not None:
                 name = row[self.tube]
                 heap = self.heaps[name]
-                self._shrink(heap, row, name)
+                self._shrink(heap, key, name)
                 if not heap.count:
                     del self.heaps[name]
         elif status == "!":
@@ -148,10 +166,10 @@ class RecordIndex(Index):
         else:
             del self.others[status][row[0]]
 
-    def _shrink(self, heap: _Heap, row: Row, tube: Any) -> None:
+    def _shrink(self, heap: _Heap, key: Any, tube: Any) -> None:
         heap.count -= 1
         keys = heap.keys
-        if keys and keys[0] == self._key(row):
+        if keys and keys[0] == key:
             heappop(keys)
         elif len(keys) > 2 * heap.count + _SLACK:
             self._prune(heap, tube)
@@ -190,7 +208,7 @@ class RecordIndex(Index):
 
     @property
     def transitions(self) -> dict[str, int]:
-        """"R-T" and the like: how often."""
+        """ "R-T" and the like: how often."""
         return {f"{LETTERS[move[0]]}-{LETTERS[move[1]]}": n for move, n in self.moves.items()}
 
     def _count(self, before: str, after: str, old: Row | None, new: Row | None) -> None:
@@ -231,10 +249,19 @@ class RecordIndex(Index):
     def first_ready(self, tube: Any = None) -> Row | None:
         """The ready record a take gets, of one tube or of any."""
         heap = self.ready if tube is None else self.heaps.get(tube)
-        keys = () if heap is None else heap.keys
+        if heap is None:
+            return None
+        keys, rows, pri = heap.keys, self.rows, self.pri
         while keys:
-            row = self._good(keys[0], tube)
-            if row is not None:
+            # As `_good` has it, without the call.
+            key = keys[0]
+            row = rows.get(key if pri is None else key[1])
+            if (
+                row is not None
+                and row[1] == "r"
+                and (pri is None or row[pri] == key[0])
+                and (tube is None or row[self.tube] == tube)
+            ):
                 return row
             heappop(keys)
         return None
