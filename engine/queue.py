@@ -327,14 +327,15 @@ class Engine:
         now = self.now
         for _ in range(TICK_MAX):
             waiter = waits.first()
-            if waiter is not None and waiter.deadline <= now:  # type: ignore[operator]
-                if not timers or (waiter.deadline, TIMER_WAIT) < timers[0]:
-                    if self.woken:
-                        # A task that became ready before this moment is still in time for it.
-                        self.wake()
-                    else:
-                        self._end_wait(waiter)
-                    continue
+            until = now + 1 if waiter is None else waiter.deadline
+            assert until is not None
+            if waiter and until <= now and (not timers or (until, TIMER_WAIT) < timers[0]):
+                if self.woken:
+                    # A task that became ready before this moment is still in time for it.
+                    self.wake()
+                else:
+                    self._end_wait(waiter)
+                continue
             if not timers or timers[0][0] > now:
                 break
             entry = timers[0]

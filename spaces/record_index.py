@@ -231,8 +231,8 @@ class RecordIndex(Index):
     def _count_tubes(
         self, before: str, after: str, old: Row | None, new: Row | None, step: int
     ) -> None:
-        was = None if old is None else self.tube_of(old)
-        is_now = None if new is None else self.tube_of(new)
+        was: Any = None if old is None else self.tube_of(old)
+        is_now: Any = None if new is None else self.tube_of(new)
         if was == is_now or old is None or new is None:
             tracked = self.by_tube.get(is_now if old is None else was)
             if tracked is not None:
@@ -260,7 +260,7 @@ class RecordIndex(Index):
                 row is not None
                 and row[1] == "r"
                 and (pri is None or row[pri] == key[0])
-                and (tube is None or row[self.tube] == tube)
+                and (tube is None or row[self.tube] == tube)  # type: ignore[index]
             ):
                 return row
             heappop(keys)
