@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivers.xqueue import XQueue
 from drivers.xqueue_record import EXPIRES, key_text
-from engine import expiry, pause, waiting
+from engine import expiry, pause, waiting, xqueue_digging
 from engine.clients import EMPTY, PENDING, Client, Values, Waiter, _Sentinel
 from engine.pause import PAUSED_PUTS, PAUSED_TAKES
 from engine.tube import Tube
@@ -22,7 +22,6 @@ from model.record import (
     KIND_ACK,
     KIND_BURY,
     KIND_DELETE,
-    KIND_KICK,
     KIND_PUT,
     KIND_RELEASE,
     KIND_TAKE,
@@ -82,7 +81,7 @@ class RecordTube(Tube):
         delay = ttl = wait = None
         if opts:
             opts = options(opts)
-            delay, ttl = self._times(opts)
+            delay, ttl = self.times(opts)
             wait = us("opts.wait", opts.get("wait"))
             if wait is not None and delay is not None:
                 raise failure(
@@ -122,7 +121,7 @@ class RecordTube(Tube):
         row = self.engine.pauses.space.rows.get(self.id)
         return row is not None and bool(row[what])
 
-    def _times(self, opts: dict[str, Any]) -> tuple[int | None, int | None]:
+    def times(self, opts: dict[str, Any]) -> tuple[int | None, int | None]:
         """Delay and ttl in µs, if these features are on."""
         if not opts:
             return None, None
@@ -218,7 +217,7 @@ class RecordTube(Tube):
 
     # -- the end of a task -----------------------------------------------------------------------
 
-    def _found(self, argument: Any) -> Row:
+    def found(self, argument: Any) -> Row:
         key = self.records.layout.key_of(argument)
         row: Row | None = self.space.rows.get(key)
         if row is None:
@@ -226,7 +225,7 @@ class RecordTube(Tube):
         return row
 
     def _owned(self, client: Client, argument: Any) -> Row:
-        row = self._found(argument)
+        row = self.found(argument)
         owner = self.taken.rows.get((self.id, row[0]))
         if owner is None:
             raise failure(f"Task {key_text(row[0])} not taken by any")
@@ -261,7 +260,7 @@ class RecordTube(Tube):
     def release_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
         attr = options(attr)
-        delay, ttl = self._times(attr)
+        delay, ttl = self.times(attr)
         key = row[0]
         self.records.edit(key, attr.get("update"))
         left = 0 if delay is None else row[EXPIRES]
@@ -285,7 +284,7 @@ class RecordTube(Tube):
         return self.nothing(row)
 
     def touch_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
-        row = self._found(argument)
+        row = self.found(argument)
         increment = increment_us(options(attr).get("increment"))
         if row[1] == "t":
             self._owned(client, argument)
@@ -296,36 +295,8 @@ class RecordTube(Tube):
         return Values((self.shown_as(row),))
 
     def dig(self, client: Client, argument: Any, attr: Any = None) -> Any:
-        """kick as well: up to N buried records, or one by a map, an array or a text key."""
-        attr = options(attr)
-        delay, ttl = self._times(attr)
-        if type(argument) in (int, float):
-            return self._dig_many(client, argument, attr, delay, ttl)
-        row = self._found(argument)
-        if row[1] != "!":
-            raise failure(f"Task {{{key_text(row[0])}}} is not buried")
-        row = self._dug(row[0], attr, delay, ttl)
-        self.calls["kick"] += 1
-        self.engine.commit(KIND_KICK, client.session)
-        self.tell(row, "kick")
-        return self.nothing(row)
-
-    def _dug(self, key: Any, attr: dict[str, Any], delay: int | None, ttl: int | None) -> Row:
-        self.records.edit(key, attr.get("update"))
-        return self.records.ready(key, delay, ttl, 0, self.engine.now)
-
-    def _dig_many(
-        self, client: Client, count: float, attr: dict[str, Any], delay: int | None, ttl: int | None
-    ) -> Any:
-        rows: list[Row] = []
-        while len(rows) < count and (row := self.records.index.first_buried()) is not None:
-            rows.append(self._dug(row[0], attr, delay, ttl))
-        if rows:
-            self.calls["kick"] += len(rows)
-            self.engine.commit(KIND_KICK, client.session)
-            for row in rows:
-                self.tell(row, "kick")
-        return EMPTY if self.strict else Values((len(rows),))
+        """kick as well: see engine.xqueue_digging."""
+        return xqueue_digging.dig(self, client, argument, attr)
 
     def kill(self, client: Client, argument: Any) -> Any:
         key = self.records.layout.key_of(argument)
@@ -350,7 +321,7 @@ class RecordTube(Tube):
     # -- futures ---------------------------------------------------------------------------------
 
     def wait_record(self, client: Client, ticket: Any, argument: Any, timeout: Any = None) -> Any:
-        row = self._found(argument)
+        row = self.found(argument)
         if row[1] in ("!", "z", "d"):
             done = row[1] != "!" and not self.strict
             return Values((self.task(row), done))
