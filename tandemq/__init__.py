@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tandemq.client.api import Client, connect
     from tandemq.client.errors import LeaseLost, Refused, TandemError, Unavailable, Unknown
-    from tandemq.client.sync import SyncClient, connect_sync
+    from tandemq.client.sync import SyncClient, SyncTask, SyncTube, connect_sync
     from tandemq.client.task import Task
     from tandemq.client.tube import Tube
 
@@ -24,6 +24,8 @@ _HOMES = {
     "Unavailable": "errors",
     "Unknown": "errors",
     "SyncClient": "sync",
+    "SyncTask": "sync",
+    "SyncTube": "sync",
     "connect_sync": "sync",
     "Task": "task",
     "Tube": "tube",
@@ -36,6 +38,8 @@ __all__ = [
     "SyncClient",
     "Tube",
     "Task",
+    "SyncTube",
+    "SyncTask",
     "TandemError",
     "Refused",
     "Unavailable",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from tandemq.client.link import Link, addresses
+from tandemq.client.find import addresses
+from tandemq.client.link import Link
 from tandemq.client.tube import Tube
 
 
@@ -32,13 +33,12 @@ class Client:
         return Tube(self.link, name, **{"timeout": self.timeout, **options})
 
     async def create_tube(self, name: str, kind: str = "fifottl", **options: Any) -> Tube:
-        """Make a tube unless there is one. Options as of `queue.create_tube`; ttr goes to both.
-
-        Raises Refused, Unavailable, Unknown.
+        """Make a tube unless there is one. Options as of `queue.create_tube`, see also
+        docs/tube-options.md. Raises Refused (a wrong option), Unavailable, Unknown.
         """
         options.setdefault("if_not_exists", True)
         await self.call("queue.create_tube", name, kind, options, repeat=options["if_not_exists"])
-        return self.tube(name, ttr=options.get("ttr"))
+        return self.tube(name)
 
     async def statistics(self, tube: str) -> dict[str, dict[str, int]]:
         """`tasks` by state and `calls` by name. Raises Refused, Unavailable, Unknown."""
@@ -56,7 +56,11 @@ class Client:
         await self.link.close()
 
     async def __aenter__(self) -> Client:
-        await self.call("queue.state", repeat=True)
+        try:
+            await self.call("queue.state", repeat=True)
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

@@ -1,6 +1,7 @@
-"""The way to the cluster: which node is writable, as which session, and how each call ended.
+"""The way to the cluster: one session, over one connection, and how each call ended.
 
-Here: finding, following, repeating, deadlines. Must not be here: what is asked (tube.py, task.py).
+Here: following, repeating, deadlines, what is in hand. Must not be here: who is writable
+(find.py), what is asked (tube.py, task.py).
 """
 
 from __future__ import annotations
@@ -8,37 +9,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import asynctnt
-from asynctnt.exceptions import TarantoolDatabaseError, TarantoolError
+from asynctnt.exceptions import TarantoolDatabaseError, TarantoolNotConnectedError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from tandemq.client.errors import Refused, TandemError, Unavailable, Unknown
+from tandemq.client.find import (
+    BROKEN,
+    CLOSE_SECONDS,
+    LOADING,
+    PROBE_SECONDS,
+    READ_ONLY,
+    find_writable,
+    quietly,
+)
 
 if TYPE_CHECKING:
     from tandemq.client.task import Task
 
 log = logging.getLogger("tandemq")
-logging.getLogger("asynctnt").setLevel(logging.CRITICAL)  # every failure is told by us
 
-READ_ONLY, LOADING, DENIED, CREDENTIALS = 7, 116, 42, 47
-PROBE_SECONDS, GRACE_SECONDS, ATTEMPT_SECONDS = 2.0, 0.1, 5.0
+#: How long one try of a call that may be repeated waits; how long calls under way have to end on
+#: a connection that is left; how often a client with tasks in hand looks after its connection.
+ATTEMPT_SECONDS, SETTLE_SECONDS, WATCH_SECONDS = 5.0, 1.0, 1.0
 PAUSE = wait_random_exponential(multiplier=0.05, max=1.0)
-_BROKEN = (TarantoolError, OSError, TimeoutError, asyncio.TimeoutError)
+FAILURES_MAX = 10_000
+NOT_TAKEN = "Task was not taken"
 _VSPACE, _BY_NAME = 281, 2
-
-
-def addresses(text: str) -> list[tuple[str, int]]:
-    """Nodes out of `host:port,host:port`. Raises `ValueError` naming the wrong part."""
-    found = []
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"nodes are host:port with commas between, not {part.strip()!r}")
-        found.append((host.strip("[]"), int(port)))
-    return found
 
 
 class Link:
@@ -62,19 +63,38 @@ class Link:
         self.term = 0
         #: Tasks in hand by (tube, id).
         self.held: dict[tuple[str, int], Task] = {}
-        #: Failures of tasks in tubes that do not count attempts, by (tube, id).
-        self.failures: dict[tuple[str, int], int] = {}
+        #: Failures of tasks in tubes that do not count attempts, by (tube, id); the latest ones.
+        self.failures: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._connection: asynctnt.Connection | None = None
         self._lock = asyncio.Lock()
+        #: Calls whose answer is awaited, on the current connection or on the one before.
+        self._flying = 0
+        self._landed = asyncio.Event()
+        self._landed.set()
+        self._heard = 0.0
+        #: Why the connection is not simply used: a call had no answer in time; the node is
+        #: read-only or gone; a take had no answer, and what it took is to be given back.
+        self._doubtful = False
+        self._left = False
         self._take_lost = False
         self._closed = False
+        self._trouble = ""
         self._background: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something end by itself; `close` ends it at the latest."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
+
+    def failed(self, tube: str, task_id: int, attempts: int) -> None:
+        """Remember how often a task failed here."""
+        self.failures[tube, task_id] = attempts
+        self.failures.move_to_end((tube, task_id))
+        if len(self.failures) > FAILURES_MAX:
+            self.failures.popitem(last=False)
 
     async def call(
         self,
@@ -84,16 +104,28 @@ class Link:
         *,
         repeat: bool = False,
         wait: float = 0.0,
-        take: bool = False,
+        receive: Callable[[list[Any]], None] | None = None,
     ) -> list[Any]:
         """The values a call returned. Seconds; `wait`: how long the server may well take.
 
         What was surely not done is repeated until `timeout`; what may have been done only with
-        `repeat`. Raises Refused, Unavailable, Unknown; Unknown as well when a repeat was refused.
+        `repeat`. `receive`: this is a take, and that gets the answer the moment it comes.
+
+        Raises Refused, Unavailable, Unknown; Unknown as well when a repeat was refused. TypeError
+        for arguments that MessagePack cannot hold: nothing was sent.
         """
         loop = asyncio.get_running_loop()
         limit = loop.time() + timeout + wait
+        patience = ATTEMPT_SECONDS + wait if repeat else timeout + wait
         unknown: Unknown | None = None
+        try:
+            return await self._once(name, args, limit, patience, receive)
+        except Unavailable:
+            pass  # and again, below: most calls need none of that
+        except Unknown as error:
+            if not repeat:
+                raise
+            unknown = error
 
         def again(error: BaseException) -> bool:
             return isinstance(error, Unavailable) or (repeat and isinstance(error, Unknown))
@@ -111,10 +143,9 @@ class Link:
             async for attempt in retrying:
                 with attempt:
                     try:
-                        return await self._once(name, args, limit, ATTEMPT_SECONDS + wait, repeat)
+                        return await self._once(name, args, limit, patience, receive)
                     except Unknown as error:
                         unknown = unknown or error
-                        self._take_lost |= take
                         raise
         except Refused as error:
             if unknown is None:
@@ -123,139 +154,160 @@ class Link:
         raise AssertionError("tenacity ends with a value or an error")
 
     async def _once(
-        self, name: str, args: list[Any], limit: float, patience: float, repeat: bool
+        self,
+        name: str,
+        args: list[Any],
+        limit: float,
+        patience: float,
+        receive: Callable[[list[Any]], None] | None,
     ) -> list[Any]:
         loop = asyncio.get_running_loop()
         connection = await self._writable(limit)
-        left = limit - loop.time()
+        left = min(limit - loop.time(), patience)
         if left <= 0:
             raise Unavailable(f"{name}: no time left to ask {self.node}")
         try:
-            answer = await connection.call(
-                name, args, timeout=min(left, patience) if repeat else left
-            )
+            answering = connection.call(name, args, timeout=left)
+        except TarantoolNotConnectedError as error:
+            raise Unavailable(f"{self.node}: {error}") from None  # nothing was sent
+        self._flying += 1
+        self._landed.clear()
+        try:
+            answer = list((await answering).body or [])
+            if receive is not None:
+                receive(answer)
         except TarantoolDatabaseError as error:
             if error.code in (READ_ONLY, LOADING):
-                await self._drop(connection)
+                # Others may still get their answers on it: `_writable` lets them.
+                self._leave(connection)
                 raise Unavailable(f"{self.node} is read-only", error.code) from None
             raise Refused(error.message, error.code) from None
-        except _BROKEN as error:
-            await self._drop(connection)
+        except BROKEN as error:
+            self._take_lost |= receive is not None
+            if isinstance(error, TimeoutError):
+                self._doubtful = True
+            else:
+                self._leave(connection)
             reason = str(error) or type(error).__name__
             raise Unknown(f"{name}: no answer from {self.node}: {reason}") from error
-        return list(answer.body or [])
+        except asyncio.CancelledError:
+            self._take_lost |= receive is not None
+            raise
+        finally:
+            self._flying -= 1
+            if not self._flying:
+                self._landed.set()
+        self._heard = loop.time()
+        return answer
+
+    def _leave(self, connection: asynctnt.Connection) -> None:
+        """Make no further calls on this connection; the next call finds another one."""
+        if self._connection is connection:
+            self._left = True
 
     async def _writable(self, limit: float) -> asynctnt.Connection:
         """The connection to the writable node, made anew if need be. Raises Unavailable."""
+        found = self._connection
+        doubts = self._doubtful or self._left or self._take_lost
+        if found is not None and not doubts and found.is_connected:
+            return found
         try:
             async with asyncio.timeout_at(limit), self._lock:
-                found = self._connection
-                if found is not None and found.is_connected:
-                    return found
-                if self._closed:
-                    raise Refused("the client is closed")
-                await self._close()
-                found, node, term = await self._find()
-                try:
-                    await self._identify(found)
-                    await self._return_orphans(found)
-                except TarantoolDatabaseError as error:
-                    await _quietly(found)
-                    kind = Unavailable if error.code in (READ_ONLY, LOADING) else Refused
-                    raise kind(f"{node}: {error.message}", error.code) from None
-                except BaseException as error:
-                    await _quietly(found)
-                    if isinstance(error, _BROKEN):
-                        raise Unavailable(f"{node}: {error!r}") from None
-                    raise
-                self._connection = found
-                self._arrived(node, term)
-                return found
+                return await self._renew()
         except TimeoutError:
             names = ", ".join(f"{host}:{port}" for host, port in self.nodes)
-            raise Unavailable(f"no writable node among {names} in time") from None
+            why = f": {self._trouble}" if self._trouble else ""
+            raise Unavailable(f"no writable node among {names} in time{why}") from None
+
+    async def _renew(self) -> asynctnt.Connection:
+        """`_writable`, one at a time: ask the node that is in doubt, or find another one."""
+        found = self._connection
+        if found is not None:
+            usable = found.is_connected and not self._left and not self._take_lost
+            if usable and (not self._doubtful or await self._answers(found)):
+                self._doubtful = False
+                return found
+            await self._settle(found)
+        if self._closed:
+            raise Refused("the client is closed")
+        try:
+            found, node, term = await find_writable(self.nodes, self.login, self.term, self.spawn)
+        except Refused as error:
+            self._trouble = str(error)
+            raise
+        try:
+            await self._identify(found)
+            await self._return_orphans(found)
+            if self._closed:
+                raise Refused("the client is closed")
+        except TarantoolDatabaseError as error:
+            await quietly(found)
+            kind = Unavailable if error.code in (READ_ONLY, LOADING) else Refused
+            raise kind(f"{node}: {error.message}", error.code) from None
+        except BaseException as error:
+            await quietly(found)
+            if isinstance(error, BROKEN):
+                raise Unavailable(f"{node}: {error!r}") from None
+            raise
+        self._connection, self._doubtful, self._left = found, False, False
+        self._arrived(node, term)
+        return found
+
+    async def _answers(self, connection: asynctnt.Connection) -> bool:
+        try:
+            await connection.ping(timeout=PROBE_SECONDS)
+        except BROKEN:
+            return False
+        self._heard = asyncio.get_running_loop().time()
+        return True
+
+    async def _settle(self, connection: asynctnt.Connection) -> None:
+        """Let the calls under way end, then disconnect, and see that none is left.
+
+        Afterwards every task that reached us is in `held`: what the session holds beside is lost.
+        """
+        if connection.is_connected:
+            await self._all_landed()
+        await quietly(connection)
+        self._connection = None
+        await self._all_landed()
+
+    async def _all_landed(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._landed.wait()
 
     def _arrived(self, node: str, term: int) -> None:
-        before, self.node, self.term = self.node, node, term
-        if before and before != node:
-            text = f"switched from {before} to {node}, term {term}"
-            if self.on_switch is not None:
-                self.on_switch(text)
-            else:
-                log.warning(text)
-        elif not before:
+        before, self.node, self.term, self._trouble = self.node, node, term, ""
+        if not before:
             log.info("connected to %s, term %d", node, term)
+            self._watching = self.spawn(self._watch())
+        elif before != node:
+            text = f"switched from {before} to {node}, term {term}"
+            if self.on_switch is None:
+                log.warning(text)
+                return
+            try:
+                self.on_switch(text)
+            except Exception:
+                log.exception("on_switch failed; %s", text)
 
-    async def _find(self) -> tuple[asynctnt.Connection, str, int]:
-        """Ask all nodes at once; of those that are RUNNING, the one of the newest term."""
-        asking = {asyncio.create_task(self._probe(host, port)) for host, port in self.nodes}
-        best: tuple[asynctnt.Connection, str, int] | None = None
-        reasons: list[str] = []
-        try:
-            while asking:
-                limit = PROBE_SECONDS if best is None else GRACE_SECONDS
-                done, asking = await asyncio.wait(
-                    asking, timeout=limit, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
-                    break
-                for task in done:
-                    try:
-                        found = task.result()
-                    except Unavailable as error:
-                        reasons.append(str(error))
-                        continue
-                    if best is None:
-                        best = found
-                    elif found[2] > best[2]:
-                        await _quietly(best[0])
-                        best = found
-                    else:
-                        await _quietly(found[0])
-        except BaseException:
-            if best is not None:
-                await _quietly(best[0])
-            raise
-        finally:
-            for task in asking:
-                task.cancel()
-            for left in await asyncio.gather(*asking, return_exceptions=True):
-                if isinstance(left, tuple):
-                    await _quietly(left[0])
-        if best is None:
-            raise Unavailable("no writable node: " + ("; ".join(reasons) or "none answered"))
-        return best
+    async def _watch(self) -> None:
+        """While tasks are in hand a lost connection is replaced even if nobody calls.
 
-    async def _probe(self, host: str, port: int) -> tuple[asynctnt.Connection, str, int]:
-        node = f"{host}:{port}"
-        connection = asynctnt.Connection(
-            host=host,
-            port=port,
-            fetch_schema=False,
-            auto_refetch_schema=False,
-            reconnect_timeout=0,
-            connect_timeout=PROBE_SECONDS,
-            **self.login,
-        )
-        try:
-            await connection.connect()
-            answer = await connection.call("box.info", [], timeout=PROBE_SECONDS)
-            queue = answer.body[0]["queue"]
-            if queue["state"] != "RUNNING":
-                raise Unavailable(f"{node} is {queue['state']}")
-            if queue["term"] < self.term:
-                raise Unavailable(f"{node} is of an older term than one already seen")
-            return connection, node, queue["term"]
-        except TarantoolDatabaseError as error:
-            await _quietly(connection)
-            kind = Refused if error.code in (DENIED, CREDENTIALS) else Unavailable
-            raise kind(f"{node}: {error.message}", error.code) from None
-        except _BROKEN as error:
-            await _quietly(connection)
-            raise Unavailable(f"{node}: {str(error) or type(error).__name__}") from None
-        except BaseException:
-            await _quietly(connection)
-            raise
+        Else the session would run out, and the tasks with it, while they are worked on.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not self.held:
+                continue
+            if loop.time() - self._heard > WATCH_SECONDS:
+                self._doubtful = True
+            try:
+                await self._writable(loop.time() + 2 * PROBE_SECONDS)
+            except TandemError as error:
+                log.info("tasks in hand: %d; %s", len(self.held), error)
 
     async def _identify(self, connection: asynctnt.Connection) -> None:
         """Be the same session as before; if it has ended, all tasks in hand are lost."""
@@ -264,8 +316,8 @@ class Link:
                 await connection.call("queue.identify", [self.session], timeout=PROBE_SECONDS)
                 return
             except TarantoolDatabaseError as error:
-                if "is unknown" not in error.message:
-                    raise
+                if "is unknown" not in error.message or not self.node:
+                    raise  # the session we were told to join is not there
                 log.warning("the session has ended; tasks in hand are lost: %d", len(self.held))
                 for task in list(self.held.values()):
                     task.lost("its session ended while no node could be reached")
@@ -276,40 +328,51 @@ class Link:
         """Release what a take whose answer never came has taken for us.
 
         Needs the right to read `_queue` and `_queue_taken_2`; without it such a task waits for its
-        ttr, or for the end of this session.
+        ttr, or for the end of this session. In a shared session it may be somebody else's.
         """
-        if not self._take_lost or self.shared:
-            return
-        try:
-            tubes = {row[1]: row[0] for row in await _rows(connection, "_queue")}
-            for row in await _rows(connection, "_queue_taken_2"):
-                tube, task_id = tubes.get(row[0]), row[1]
-                if _raw(row[3]) == self.session and (tube, task_id) not in self.held:
-                    log.info("releasing task %s of %s: its take had no answer", task_id, tube)
-                    await connection.call(f"queue.tube.{tube}:release", [task_id])
-        except TarantoolDatabaseError as error:
-            if error.code in (READ_ONLY, LOADING):
-                raise
-            log.warning("tasks of unanswered takes stay taken for now: %s", error.message)
+        if self._take_lost and not self.shared:
+            try:
+                tubes = {row[1]: row[0] for row in await _rows(connection, "_queue")}
+                for row in await _rows(connection, "_queue_taken_2"):
+                    tube, task_id = tubes.get(row[0]), row[1]
+                    if tube is None or _raw(row[3]) != self.session:
+                        continue
+                    if (tube, task_id) not in self.held:
+                        log.info("releasing task %s of %s: its take had no answer", task_id, tube)
+                        await _release(connection, tube, task_id, row[4])
+            except TarantoolDatabaseError as error:
+                if error.code in (READ_ONLY, LOADING):
+                    raise
+                log.warning("tasks of unanswered takes stay taken for now: %s", error.message)
         self._take_lost = False
 
-    async def _drop(self, connection: asynctnt.Connection) -> None:
-        if self._connection is connection:
-            self._connection = None
-        await _quietly(connection)
-
-    async def _close(self) -> None:
-        found, self._connection = self._connection, None
-        if found is not None:
-            await _quietly(found)
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     async def close(self) -> None:
         """Disconnect for good; calls in flight end as Unknown."""
         self._closed = True
-        await self._close()
-        for task in list(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        found, self._connection = self._connection, None
+        if found is not None:
+            await quietly(found)
+        if self._watching is not None:
+            self._watching.cancel()
+        if left := list(self._background):
+            # Nodes still being asked are let to answer, or their connections would stay open.
+            _, late = await asyncio.wait(left, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _release(connection: asynctnt.Connection, tube: str, task_id: int, token: int) -> None:
+    try:
+        await connection.call(f"queue.tube.{tube}:release", [task_id, {"token": token}])
+    except TarantoolDatabaseError as error:
+        if NOT_TAKEN not in error.message:  # else its ttr came meanwhile
+            raise
 
 
 async def _rows(connection: asynctnt.Connection, space: str) -> list[Any]:
@@ -321,8 +384,3 @@ async def _rows(connection: asynctnt.Connection, space: str) -> list[Any]:
 
 def _raw(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
-
-
-async def _quietly(connection: asynctnt.Connection) -> None:
-    with contextlib.suppress(*_BROKEN, TandemError):
-        await connection.disconnect()

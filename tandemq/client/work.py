@@ -33,10 +33,17 @@ def work(
         str, typer.Option(metavar="VARIABLE", help="Where the password is.")
     ] = "TANDEMQ_PASSWORD",
     ttr: Annotated[
-        float | None, typer.Option(min=0.1, help="The tube's ttr in seconds: touch in time.")
+        float | None,
+        typer.Option(min=0, help="Seconds a worker has, 0: never touch. Unless given: the task's."),
     ] = None,
-    max_attempts: Annotated[int, typer.Option(min=1, help="Then a task is buried.")] = 5,
-    backoff: Annotated[float, typer.Option(min=0, help="Seconds after a first failure.")] = 1.0,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Then a task is buried. Unless given: the tube's, or 5."),
+    ] = None,
+    backoff: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds after a first failure. Unless given: the tube's, or 1."),
+    ] = None,
     drain: Annotated[float, typer.Option(min=0, help="Seconds to end after SIGTERM.")] = 30.0,
 ) -> None:
     """Run a function for every task of a tube; SIGTERM or Ctrl-C ends it after those in hand."""
@@ -73,7 +80,10 @@ def work(
     except TandemError as error:
         _end(str(error), EXIT_UNREACHABLE)
     else:
-        logging.info("drained: %d done, %d failed, %d lost", tally.done, tally.failed, tally.lost)
+        logging.info(
+            "drained: %d done, %d failed, %d lost, %d unknown",
+            *(tally.done, tally.failed, tally.lost, tally.unknown),
+        )
 
 
 def _load(target: str) -> Any:

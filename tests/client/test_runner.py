@@ -1,0 +1,120 @@
+"""`tandemq work`: as many at a time as asked, an orderly end, exit codes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cluster_nodes import TANDEMQ, Member
+
+import tandemq
+
+pytestmark = [pytest.mark.integration]
+
+HANDLER = """
+import asyncio, sys, threading, time
+
+async def slow(task):
+    print(task.data, flush=True)
+    await asyncio.sleep(0.5)
+
+together = threading.Barrier(12, timeout=30)
+
+def all_at_once(task):
+    together.wait()
+    task.ack()
+    sys.stdout.write("met\\n")
+    sys.stdout.flush()
+    if task.data == 0:
+        raise StopIteration("after the ack")
+
+def stuck(task):
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+Run = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def run(node: Member, tmp_path: Path) -> Iterator[Run]:
+    (tmp_path / "handlers.py").write_text(HANDLER)
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        runner = subprocess.Popen(
+            [TANDEMQ, "work", *words, "--server", f"127.0.0.1:{node.port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        started.append(runner)
+        return runner
+
+    yield start
+    for runner in started:
+        if runner.poll() is None:
+            runner.kill()
+            runner.communicate()
+
+
+def first_lines(runner: subprocess.Popen[str], count: int) -> list[str]:
+    assert runner.stdout is not None
+    return [runner.stdout.readline() for _ in range(count)]
+
+
+def drained(runner: subprocess.Popen[str]) -> tuple[str, str]:
+    runner.send_signal(signal.SIGTERM)
+    out, err = runner.communicate(timeout=30)
+    assert runner.returncode == 0, err
+    return out, err
+
+
+def test_it_drains_on_sigterm(node: Member, run: Run) -> None:
+    with tandemq.connect_sync(f"127.0.0.1:{node.port}") as client:
+        tube = client.create_tube("run", "fifo")
+        tube.put_many(range(50))
+        runner = run("handlers:slow", "--tube", "run", "--concurrency", "3")
+        assert first_lines(runner, 1) == ["0\n"]
+        out, err = drained(runner)
+        done = 1 + len(out.split())
+        assert f"drained: {done} done, 0 failed, 0 lost, 0 unknown" in err
+        assert client.statistics("run")["tasks"]["ready"] == 50 - done
+
+
+def test_plain_functions_run_at_once_and_may_ack_themselves(node: Member, run: Run) -> None:
+    with tandemq.connect_sync(f"127.0.0.1:{node.port}") as client:
+        tube = client.create_tube("plain-run", "fifo")
+        tube.put_many(range(12))
+        runner = run("handlers:all_at_once", "--tube", "plain-run", "--concurrency", "12")
+        assert first_lines(runner, 12) == ["met\n"] * 12
+        _, err = drained(runner)
+        assert "drained: 11 done, 1 failed, 0 lost, 0 unknown" in err
+        assert client.statistics("plain-run")["tasks"]["total"] == 0
+
+
+def test_what_does_not_end_in_time_is_released(node: Member, run: Run) -> None:
+    with tandemq.connect_sync(f"127.0.0.1:{node.port}") as client:
+        client.create_tube("stuck", "fifo").put("x")
+        runner = run("handlers:stuck", "--tube", "stuck", "--drain", "0.3")
+        assert first_lines(runner, 1) == ["begun\n"]
+        _, err = drained(runner)
+        assert "1 tasks took longer than 0.3 s to drain: released" in err
+        assert client.statistics("stuck")["tasks"]["ready"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("handlers:nothing", "--tube", "run"), 2, "handlers has no nothing"),
+        (("handlers", "--tube", "run"), 2, "not MODULE:FUNCTION"),
+        (("handlers:stuck", "--tube", "nowhere"), 1, "not defined"),
+    ],
+)
+def test_exit_codes(run: Run, words: tuple[str, ...], code: int, text: str) -> None:
+    failing = run(*words)
+    _, err = failing.communicate(timeout=30)
+    assert (failing.returncode, text in err) == (code, True), err
