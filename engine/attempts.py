@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drivers.base import Event
+from engine import headers
 from engine.arguments import lua_type
 from engine.clients import Delivery
 from engine.notes import (
@@ -128,7 +129,7 @@ def _give_up(tube: Tube, task_id: int, attempts: int, reason: str) -> Row:
 def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     """A task leaves one tube and enters another (inside the transaction): (new row, last row).
 
-    It takes along payload, priority, sub-queue and what is left of a delay; ttl and ttr are those
+    It takes along payload, headers, priority, sub-queue and what is left of a delay; ttl and ttr are those
     of its new tube. There is always room for it, unless the caller looked: a task must not be lost
     because of where it is to go.
     """
@@ -139,6 +140,9 @@ def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     if old[1] == DELAYED and "next_event" in names:
         opts["delay"] = max(0, old[names.index("next_event")] - engine.now) / 1_000_000
     row = target.inner.put(tube.shown(old)[-1], opts or None, engine.now)
+    kept = headers.of(tube.notes.get(task_id))
+    if kept is not None:
+        target.notebook.head(target.id, row[0], kept)
     done = tube.driver.delete(task_id, engine.now)
     tube.notebook.forget(tube.id, task_id)
     engine.arrived.append((target, row))
@@ -213,7 +217,12 @@ def info(tube: Tube, task_id: Any) -> dict[str, Any]:
 
 
 def _told(note: Row) -> dict[str, Any]:
-    found = {"reason": note[NOTE_REASON], "time": note[NOTE_TIME] / 1_000_000}
+    found: dict[str, Any] = {}
+    if note[NOTE_TIME]:
+        found = {"reason": note[NOTE_REASON], "time": note[NOTE_TIME] / 1_000_000}
+    kept = headers.of(note)
+    if kept is not None:
+        found["headers"] = kept
     if note[NOTE_FROM]:
         found |= {"from_tube": note[NOTE_FROM], "from_id": note[NOTE_FROM_ID]}
         found["from_attempts"] = note[NOTE_FROM_ATTEMPTS]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sortedcontainers import SortedList
 
 from drivers.deadlines import duration_us
-from engine import room
+from engine import headers, room
 from engine.arguments import lua_type
 from engine.clients import Client, Delivery, _Sentinel
 from model.errors import failure
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 KEYS_ID, LOCAL_KEYS_ID = 519, 520
 #: Kind of the entry among the timers that says when the next key is to be forgotten.
 TIMER_KEYS = -3
-#: Options of a put that belong to its key.
-KEY_OPTIONS = frozenset({"key", "window"})
+#: Options of a put that the driver never sees: of its key, and its headers (headers.py).
+KEY_OPTIONS = frozenset({"key", "window", "headers"})
 #: How long a key holds unless the put says otherwise, in seconds.
 WINDOW_S = 3600
 KEY_BYTES_MAX = 255
@@ -162,10 +162,15 @@ def _remove(space: Space, keys: list[tuple[int, str]]) -> None:
 def split(opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
     """(key, window in µs, the other options) of a put; the key is "" where it is NULL.
 
-    Raises code 32 for a bad key or window, or a window without a key.
+    Headers, checked, stay among the others for `insert`. Raises code 32 for a bad key, window or
+    header, or a window without a key.
     """
     key, window = opts.get("key"), opts.get("window")
     rest = {option: value for option, value in opts.items() if option not in KEY_OPTIONS}
+    if "headers" in opts:
+        given = headers.checked(opts["headers"])
+        if given is not None:
+            rest["headers"] = given
     if type(key) is bytes:
         key = key.decode("utf-8", "surrogateescape")
     if key is None:
@@ -183,7 +188,8 @@ def split(opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
 
 
 def has_key(opts: Any) -> bool:
-    return opts is not None and ("key" in opts or "window" in opts)
+    """Whether `split` has something to do."""
+    return opts is not None and not KEY_OPTIONS.isdisjoint(opts)
 
 
 def find(tube: Tube, key: str) -> Row | None:
@@ -209,7 +215,13 @@ def first(tube: Tube, row: Row) -> Delivery:
 def insert(tube: Tube, data: bytes, key: str, window_us: int, opts: dict[str, Any] | None) -> Row:
     """Store a task and what it is known by (inside the transaction)."""
     engine = tube.engine
-    row = tube.driver.put(data, opts, engine.now)
+    given = None
+    if opts and "headers" in opts:
+        opts = dict(opts)
+        given = opts.pop("headers")
+    row = tube.driver.put(data, opts or None, engine.now)
+    if given is not None:
+        tube.notebook.head(tube.id, row[0], given)
     if key:
         space = engine.keys.of(tube)
         if (tube.id, key) in space.rows:

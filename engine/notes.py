@@ -1,4 +1,4 @@
-"""What is known of a task beside its row: attempts, why the last one failed, where it came from.
+"""What is known of a task beside its row: attempts, why the last failed, its origin, its headers.
 
 One space for all tubes, a row only for tasks there is something to say of. Rows of the original's
 spaces keep their shape. Notes are changed in the transaction of the task they belong to; those of
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 NOTES_ID, LOCAL_NOTES_ID = 521, 522
 NOTE_TUBE, NOTE_TASK, NOTE_ATTEMPTS, NOTE_REASON, NOTE_TIME, NOTE_FROM, NOTE_FROM_ID = range(7)
 NOTE_FROM_ATTEMPTS = 7
+#: Only in notes of tasks that have headers (headers.py).
+NOTE_HEADERS = 8
 FIELDS = (
     ("tube_id", "unsigned"),
     ("task_id", "unsigned"),
@@ -27,6 +29,7 @@ FIELDS = (
     ("from_tube", "string"),
     ("from_id", "unsigned"),
     ("from_attempts", "unsigned"),
+    ("headers", "map"),
 )
 
 
@@ -93,16 +96,28 @@ class Notes:
     ) -> None:
         """Note the end of an attempt; `origin`: (tube, id, attempts there) of a dead letter."""
         key = (tube_id, task_id)
-        if key in self.space.rows:
-            self.space.set(key, NOTE_ATTEMPTS, attempts, NOTE_REASON, reason, NOTE_TIME, now)
-        else:
+        known = self.space.rows.get(key)
+        if known is None:
             self.space.insert((tube_id, task_id, attempts, reason, now, *origin))
+        elif origin[0]:
+            self.space.delete(key)
+            self.space.insert(
+                (tube_id, task_id, attempts, reason, now, *origin, *known[NOTE_HEADERS:])
+            )
+        else:
+            self.space.set(key, NOTE_ATTEMPTS, attempts, NOTE_REASON, reason, NOTE_TIME, now)
+
+    def head(self, tube_id: int, task_id: int, headers: dict[str, str]) -> None:
+        """A new task has headers."""
+        self.space.insert((tube_id, task_id, 0, "", 0, "", 0, 0, headers))
 
     def begin_anew(self, tube_id: int, task_id: int) -> None:
-        """The attempts so far do not count any more; where the task came from stays known."""
+        """The attempts so far do not count any more; origin and headers stay known."""
         row = self.space.rows.get((tube_id, task_id))
         if row is not None and row[NOTE_FROM]:
             self.space.set((tube_id, task_id), NOTE_ATTEMPTS, 0)
+        elif row is not None and len(row) > NOTE_HEADERS:
+            self.space.set((tube_id, task_id), NOTE_ATTEMPTS, 0, NOTE_REASON, "", NOTE_TIME, 0)
         elif row is not None:
             self.space.delete((tube_id, task_id))
 
