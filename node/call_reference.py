@@ -42,7 +42,7 @@ class Text(NamedTuple):
 TEXTS: dict[str, dict[str, Text]] = {
     "tasks": {
         "put": Text(
-            "data [, {ttl, ttr, pri, delay, utube, timeout, key, window}]",
+            "data [, {ttl, ttr, pri, delay, utube, timeout, key, window, headers}]",
             'the task `[id, "r" or "~", data]`; nil when a full limfifottl (or a tube with '
             '`overflow = "wait"`) had no room within `timeout`',
         ),
@@ -65,7 +65,8 @@ TEXTS: dict[str, dict[str, Text]] = {
         "peek": Text("id", "the task as it is"),
         "info": Text(
             "id",
-            "a map of what is known of a task: state, attempts, why it failed, where it came from",
+            "a map of what is known of a task: state, attempts, why it failed, where it came from, "
+            "headers",
         ),
         "list": Text(
             "[{state, utube, older_than, younger_than, limit, after}]",

@@ -1,4 +1,4 @@
-"""Keys, attempts, dead letters, pauses, room, finished steps, bulk: over a switch-over and a kill.
+"""Keys, headers, attempts, dead letters, pauses, room, steps, bulk: a switch-over and a kill.
 
 One pair for all of them: what was begun on the first node goes on on the second one, and once more
 on that one after kill -9, part of it out of a snapshot and the rest out of the log behind it.
@@ -14,6 +14,11 @@ from typing import Any
 import pytest
 import tarantool
 from cluster_nodes import Member, pair
+
+TRACE = {
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "tracestate": "rojo=00f067aa0ba902b7",
+}
 
 
 def caller(member: Member, encoding: str | None = "utf-8") -> Any:
@@ -45,8 +50,10 @@ def prepare(member: Member) -> tuple[Any, int]:
     assert call("jobs:put", "page", {"key": "order-1", "window": 600}) == [[0, "r", "page"]]
     call("jobs:take", 0)
     assert call("jobs:finish", 0, [["held", "next step", {"utube": "a"}]]) == [[0]]
-    # attempts
-    assert call("jobs:put", "poison") == [[1, "r", "poison"]]
+    # attempts, headers
+    with refused("Invalid header traceparent: 'nonsense'"):
+        call("jobs:put", "poison", {"headers": {"traceparent": "nonsense"}})
+    assert call("jobs:put", "poison", {"headers": TRACE}) == [[1, "r", "poison"]]
     for number in (1, 2):
         assert fail(call, f"reason {number}")[1] == "r"
     # pauses, room
@@ -96,6 +103,7 @@ def after_the_switch_over(member: Member, session: Any, token: int) -> None:
     call = caller(member)
     known = call("jobs:info", 1)[0]
     assert (known["attempts"], known["reason"], known["max_attempts"]) == (2, "reason 2", 3)
+    assert known["headers"] == TRACE
     # The third failure makes it a dead letter, into a tube whose puts are paused.
     assert fail(call, "reason 3")[1] == "-"
     # Whoever held a task finishes it here, by its token, into the tube it came from and another.
@@ -115,12 +123,17 @@ def after_the_kill(member: Member) -> None:
     # In exactly one place: what moved before the snapshot and what moved behind it.
     letter = call("dead:info", 0)[0]
     assert (letter["from_tube"], letter["from_attempts"]) == ("jobs", 3)
+    assert letter["headers"] == TRACE
     assert [task[2] for task in call("jobs:list")[0]["tasks"]] == ["later", 1]
     assert [task[2] for task in call("many:list")[0]["tasks"]] == [2, 3, 4, 5, "after"]
     assert call("many:list", {"state": "buried"})[0]["tasks"] == []
     assert call("jobs:put", "once more", {"key": "order-2"})[0][0] == 2
     assert call("dead:redrive") == [1]
     assert call("jobs:info", 4)[0]["attempts"] == 0
+    assert call("jobs:bulk", "delete", {"limit": 2})[0]["count"] == 2
+    assert call("jobs:take", 0)[0] == [4, "t", "poison"], "the usual reply has no headers"
+    call("jobs:release", 4)
+    assert call("jobs:take", 0, {"info": True})[0][3]["headers"] == TRACE
     assert call("many:bulk", "delete", {"older_than": 0})[0]["count"] == 5
     assert call("held:resume") == [{"puts": False, "takes": False}]
     assert call("held:take", 0)[0][2] == "next step"
