@@ -1,9 +1,9 @@
 """Headers of a task: short texts its producer gives and its worker gets, trace context above all.
 
 `put(data, {headers = {traceparent = ..., tracestate = ...}})` keeps them in the task's note
-(notes.py), written in the record of the put; a put without headers never comes here. The W3C's
-`traceparent` and `tracestate` must be what its recommendation says (Trace Context, level 1), so that
-a broken trace shows where it breaks; other names (`baggage`) are free.
+(notes.py), written in the record of the put; a put without headers never comes here. `traceparent`
+and `tracestate` must be what the W3C's Trace Context, level 1, says, so that a broken trace shows
+where it breaks; other names (`baggage`) are free.
 """
 
 from __future__ import annotations
