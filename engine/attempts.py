@@ -129,9 +129,9 @@ def _give_up(tube: Tube, task_id: int, attempts: int, reason: str) -> Row:
 def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     """A task leaves one tube and enters another (inside the transaction): (new row, last row).
 
-    It takes along payload, headers, priority, sub-queue and what is left of a delay; ttl and ttr are those
-    of its new tube. There is always room for it, unless the caller looked: a task must not be lost
-    because of where it is to go.
+    It takes along payload, headers, priority, sub-queue and what is left of a delay; ttl and ttr
+    are those of its new tube. There is always room for it, unless the caller looked: a task must
+    not be lost because of where it is to go.
     """
     engine = tube.engine
     old = tube.space.rows[task_id]
