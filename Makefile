@@ -41,11 +41,13 @@ fmt: $(VENV)/.test ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-docs: setup ## write docs/configuration.md and docs/calls.md from schema and call table
+docs: setup ## write docs/configuration.md, calls.md and cli.md from schema, call table and commands
 	@$(BIN)/tandemq config schema --format markdown > docs/configuration.md.new
 	@mv docs/configuration.md.new docs/configuration.md
 	@$(BIN)/python -m node.call_reference docs/_site/calls.md > docs/calls.md.new
 	@mv docs/calls.md.new docs/calls.md
+	@$(BIN)/python -m node.cli.document docs/_site/cli.md > docs/cli.md.new
+	@mv docs/cli.md.new docs/cli.md
 
 site: $(VENV)/.test ## build the documentation's site into site/, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -123,7 +123,10 @@ TEXTS: dict[str, dict[str, Text]] = {
         "queue.identify": Text("[uuid]", "the session's UUID, 16 bytes"),
         "queue.state": Text("", "`INIT` `STARTUP` `RUNNING` `ENDING` or `WAITING`"),
         "queue.cfg": Text("{ttr, in_replicaset}", "nothing; what is left out stays as it is"),
-        "box.info": Text("", "a map: version, uuid, ro, status, lsn, ..."),
+        "box.info": Text(
+            "",
+            "a map: version, uuid, ro, status, lsn, ...; in `queue` the `master`, name and address",
+        ),
         "box.cfg": Text("{read_only = true or false}", "nothing; the node's role changes"),
         "box.snapshot": Text("", '`"ok"` once a snapshot is on disk'),
         "box.session.id": Text("", "the number of the connection"),

@@ -130,6 +130,8 @@ class Core:
         self.errors = 0
         #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
+        #: (name, address) of another node that serves, as far as the links tell.
+        self.other_master: Callable[[], tuple[str, str] | None] = lambda: None
         self.handlers.update(module_calls.handlers(self))
         self.handlers.update(queue15_calls.handlers(self))
         self.handlers.update(import_calls.handlers(self))

@@ -28,6 +28,7 @@ from node.connection import Connection
 from node.core import Core, Identity, Limits
 from node.dialer import Dialer
 from node.logging import Logger
+from node.peer_status import master_of
 from node.peering import Peering
 from node.recovered import open_storage
 from node.role import RoleKeeper, wished
@@ -157,6 +158,7 @@ class Node:
         storage.retained = peering.source.retained_lsn
         if storage.log is not None:
             self.core.on_subscribe = self._subscribe
+        self.core.other_master = lambda: master_of(peering)
         self.dialer = Dialer(peering, settings, _peer_tls(settings))
 
     async def _live(self, tls: ssl.SSLContext | None) -> int:

@@ -102,8 +102,21 @@ def info(core: Core) -> dict[str, Any]:
         "signature": lsn,
         "vclock": {1: lsn},
         "replication": {1: {"id": 1, "uuid": identity.node_id, "lsn": lsn}},
-        "queue": {"state": core.state, "term": core.term, "commit_lsn": core.commit_lsn},
+        "queue": {
+            "state": core.state,
+            "term": core.term,
+            "commit_lsn": core.commit_lsn,
+            "master": _master(core),
+        },
     }
+
+
+def _master(core: Core) -> dict[str, str] | None:
+    """Which node serves, and where clients reach it; None when this one cannot tell."""
+    if core.state == "RUNNING":
+        return {"name": core.identity.name, "address": core.identity.listen}
+    other = core.other_master()
+    return {"name": other[0], "address": other[1]} if other is not None else None
 
 
 __all__ = ["VERSION", "handlers", "info", "session_uuid"]

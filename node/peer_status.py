@@ -42,6 +42,14 @@ def peers_of(peering: Peering) -> tuple[Peer, ...]:
     return tuple(found)
 
 
+def master_of(peering: Peering) -> tuple[str, str] | None:
+    """Name and address of another node that serves, if a link to one lives."""
+    for peer in peers_of(peering):
+        if peer.connected and peer.writable:
+            return peer.name or peer.address, peer.address
+    return None
+
+
 def _of_link(address: str, link: Follow, feed: Feed | None, now: int) -> Peer:
     upstream, beat, applier = link.upstream, link.beat, link.applier
     assert upstream is not None

@@ -45,7 +45,6 @@ app = typer.Typer(
     help="Tandem, a task-queue server that every stock Tarantool connector can use.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from node.cli.cluster import DEFAULT_ADMIN, Address, Authority, TokenEnv, admin_client
+from node.cli.cluster import Node, admin_of
 from node.cli.directories import Opened, progress, time_text
 from node.cli.output import REFUSED, USAGE, CommandError, json_line, note
 from node.cli.remote import Json
+from node.cli.shared import given
 
 if TYPE_CHECKING:
     from storage.copies import Manifest
@@ -37,6 +38,7 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel="Node")(command)
 
 
+@given(node=admin_of)
 def backup(
     directory: Source,
     target: Target,
@@ -47,9 +49,8 @@ def backup(
         bool,
         typer.Option("--history", help="Older snapshots and the whole log, too: for --until-..."),
     ] = False,
-    address: Address = DEFAULT_ADMIN,
-    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
-    authority: Authority = None,
+    *,
+    node: Node,
     as_lines: Json = False,
 ) -> None:
     """Copy a data directory, also one a node is serving from. Everything is verified.
@@ -60,7 +61,7 @@ def backup(
     from storage.backup import Backup
 
     if snapshot:
-        with admin_client(address, token_env, authority) as client:
+        with node as client:
             note(f"snapshot of LSN {client.snapshot()['lsn']} written")
     with Opened(directory) as source, _empty(target) as disk:
         run = Backup(source, disk, time.time_ns() // 1000, history)

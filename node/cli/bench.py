@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import typer
 
 from node.cli.output import json_line, table
-from node.cli.remote import DEFAULT_SERVER, Json, PasswordEnv, Remote, Server, UserName
+from node.cli.remote import Json, Remote, remote_of
+from node.cli.shared import given
 
 KINDS = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
@@ -20,6 +21,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel="Node")(bench)
 
 
+@given(remote=remote_of)
 def bench(
     kind: Annotated[KINDS, typer.Option("--type", help="Type of the tube.")] = "fifo",
     count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Tasks.")] = 100_000,
@@ -30,9 +32,8 @@ def bench(
     tube: Annotated[
         str | None, typer.Option(metavar="NAME", help="A tube that is there; else one is made.")
     ] = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Put COUNT tasks, then take and ack them all, and tell how fast that went.
@@ -46,7 +47,6 @@ def bench(
 
     from node.cli.load import Load, Plan
 
-    remote = Remote.of(server, user, password_env)
     plan = Plan(kind, count, connections, in_flight, size, utubes, tube)
     console = Console(stderr=True)
     shown = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), Remaining())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ import typer
 
 from node.admin import client as admin
 from node.cli.output import REFUSED, UNREACHABLE, USAGE, CommandError, json_line, note, table
+from node.cli.shared import given
 
 PANEL = "Node"
 DEFAULT_ADMIN = "127.0.0.1:8081"
@@ -37,6 +38,7 @@ Authority = Annotated[
     Path | None,
     typer.Option("--tls-ca", metavar="FILE", help="Speak TLS; the authority of its certificate."),
 ]
+Node = AbstractContextManager[admin.AdminClient]
 Lines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
@@ -46,15 +48,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 @contextmanager
-def admin_client(
-    address: str, token_env: str, authority: Path | None
+def admin_of(
+    address: Address = DEFAULT_ADMIN,
+    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
+    authority: Authority = None,
 ) -> Iterator[admin.AdminClient]:
-    """A client whose failures end the command in one line."""
+    """The flags of every command that asks a node's admin API (see shared.py).
+
+    A client whose failures end the command in one line.
+    """
     try:
         yield client_of(address, token_env, authority)
     except admin.AdminError as error:
-        hint = f"--force --at-lsn LSN goes on: {admin.loss_text(error.loss_bound)}"
-        raise CommandError(str(error), REFUSED, hint if error.loss_bound else "") from error
+        hint = ""
+        if error.loss_bound:
+            hint = f"--force --at-lsn LSN goes on: {admin.loss_text(error.loss_bound)}"
+        elif error.kind == "unauthorized":
+            hint = f"put the node's token into {token_env}, or name a variable with --token-env"
+        raise CommandError(str(error), REFUSED, hint) from error
     except admin.AdminUnreachable as error:
         raise CommandError(str(error), UNREACHABLE, "is the node up, with --admin set?") from error
     except admin.WrongNode as error:
@@ -70,17 +81,17 @@ def client_of(address: str, token_env: str, authority: Path | None) -> admin.Adm
         raise CommandError(f"{address} {error}", USAGE) from error
 
 
+@given(node=admin_of)
 def status(
-    address: Address = DEFAULT_ADMIN,
-    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
-    authority: Authority = None,
+    *,
+    node: Node,
     live: Annotated[
         bool, typer.Option("--live", help="Stay, and print a line for each event.")
     ] = False,
     as_lines: Lines = False,
 ) -> None:
     """Show a node's state, term and log, and its cluster as it sees it."""
-    with admin_client(address, token_env, authority) as client:
+    with node as client:
         if live:
             _follow(client, as_lines)
             return
@@ -114,13 +125,13 @@ def _say(kind: str, data: dict[str, Any]) -> None:
         print(f"lsn   {data['lsn']} (committed {data['commit_lsn']})", flush=True)
 
 
+@given(node=admin_of)
 def role(
     wanted: Annotated[
         Literal["ro", "rw"], typer.Argument(help="ro: stop serving; rw: serve.", metavar="ro|rw")
     ],
-    address: Address = DEFAULT_ADMIN,
-    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
-    authority: Authority = None,
+    *,
+    node: Node,
     force: Annotated[
         bool, typer.Option("--force", help="Go on where proof is missing that nothing is lost.")
     ] = False,
@@ -135,7 +146,7 @@ def role(
         raise CommandError(
             "--force needs --at-lsn", USAGE, "`tandemq status` shows the LSN of the node you mean"
         )
-    with admin_client(address, token_env, authority) as client:
+    with node as client:
         answer = admin.flip(client, wanted == "ro", force_lsn=at_lsn if force else None, tell=note)
     if as_lines:
         json_line(answer)
@@ -147,11 +158,11 @@ def role(
     )
 
 
+@given(node=admin_of)
 def switchover(
     to: Annotated[str, typer.Argument(help="Name of the node that is to serve.", metavar="NODE")],
-    address: Address = DEFAULT_ADMIN,
-    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
-    authority: Authority = None,
+    *,
+    node: Node,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done, and what is missing.")
     ] = False,
@@ -161,7 +172,7 @@ def switchover(
 
     Ask either of the two. When the other node does not come to serve, the first one goes on.
     """
-    with admin_client(address, token_env, authority) as client:
+    with node as client:
         report = client.switchover(to, dry_run)
         if "outcome" in report:
             note(f"under way after {report['seconds']:.1f} s")
@@ -187,14 +198,14 @@ def _verdict(report: dict[str, Any]) -> str:
     return f"{report['from_node'] or 'nobody'} goes on"
 
 
+@given(node=admin_of)
 def solo(
-    address: Address = DEFAULT_ADMIN,
-    token_env: TokenEnv = "TANDEMQ_ADMIN_TOKEN",
-    authority: Authority = None,
+    *,
+    node: Node,
     as_lines: Lines = False,
 ) -> None:
     """Pair mode: go on without the replica now, instead of after replication.solo_after."""
-    with admin_client(address, token_env, authority) as client:
+    with node as client:
         answer = client.solo()
     if as_lines:
         json_line(answer)

@@ -32,6 +32,7 @@ def check(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML.")] = None,
     settings: Set = None,
     show: Annotated[bool, typer.Option("--show", help="Print the outcome as JSON.")] = False,
+    as_lines: Json = False,
 ) -> None:
     """Check a configuration as `serve` would: file, TANDEMQ_* variables, flags. Touches nothing."""
     loaded = load_settings(file, assignments(settings or ()))
@@ -39,6 +40,8 @@ def check(
         # Hashes are no secrets to copy around.
         hidden = {"users": {"__all__": {"password_hash"}}}
         print(loaded.model_dump_json(indent=2, exclude=hidden))
+    elif as_lines:
+        json_line({"ok": True, "name": loaded.name})
     else:
         print("ok")
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from node.cli.output import json_line
-from node.cli.remote import DEFAULT_SERVER, Caller, Json, PasswordEnv, Remote, Server, UserName
+from node.cli.remote import Caller, Json, Remote, remote_of
+from node.cli.shared import given
 from node.cli.tasks import TubeName
 from node.cli.tubes import PANEL
 
@@ -24,28 +25,28 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel=PANEL)(command)
 
 
+@given(remote=remote_of)
 def pause(
     tube: TubeName,
     what: What = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Refuse puts into a tube, hold back its tasks from workers, or both, until resumed."""
-    _change(Remote.of(server, user, password_env), "pause", tube, what, as_lines)
+    _change(remote, "pause", tube, what, as_lines)
 
 
+@given(remote=remote_of)
 def resume(
     tube: TubeName,
     what: What = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Let puts, takes, or both go on in a paused tube."""
-    _change(Remote.of(server, user, password_env), "resume", tube, what, as_lines)
+    _change(remote, "resume", tube, what, as_lines)
 
 
 def _change(remote: Remote, call: str, tube: str, what: str | None, as_lines: bool) -> None:
@@ -60,6 +61,7 @@ def _change(remote: Remote, call: str, tube: str, what: str | None, as_lines: bo
         print(f"{tube}: {' and '.join(paused)} paused" if paused else f"{tube}: not paused")
 
 
+@given(remote=remote_of)
 def redrive(
     tube: TubeName,
     count: Annotated[
@@ -68,9 +70,8 @@ def redrive(
     to: Annotated[
         str | None, typer.Option("--to", metavar="TUBE", help="There, not where they came from.")
     ] = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Send dead letters back to the tubes they came from, oldest first."""
@@ -79,7 +80,7 @@ def redrive(
         options = {} if to is None else {"to": to}
         return await caller.call(f"queue.tube.{tube}:redrive", count, options)
 
-    moved = Remote.of(server, user, password_env).run(work)
+    moved = remote.run(work)
     if as_lines:
         json_line({"tube": tube, "moved": moved})
     else:

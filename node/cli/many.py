@@ -10,16 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from node.cli.output import json_line, table
-from node.cli.remote import (
-    DEFAULT_SERVER,
-    Caller,
-    Json,
-    PasswordEnv,
-    Remote,
-    Server,
-    UserName,
-    nothing,
-)
+from node.cli.remote import Caller, Json, Remote, nothing, remote_of
+from node.cli.shared import given
 from node.cli.tasks import PANEL, STATES, TubeName, options_of
 
 PAGE = 1000
@@ -34,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
         app.command(name, rich_help_panel=PANEL)(command)
 
 
+@given(remote=remote_of)
 def list_tasks(
     tube: TubeName,
     state: State = None,
@@ -41,9 +34,8 @@ def list_tasks(
     older_than: Age = None,
     younger_than: Age = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """List tasks by state, sub-queue and age. Exit code 4 when there is none."""
@@ -61,7 +53,7 @@ def list_tasks(
                 break
         return found
 
-    found = Remote.of(server, user, password_env).run(work)
+    found = remote.run(work)
     if not found:
         raise nothing(f"no such task in {tube}")
     if as_lines:
@@ -72,6 +64,7 @@ def list_tasks(
         table(("id", "state", "data"), rows, right=("id",))
 
 
+@given(remote=remote_of)
 def bulk(
     action: Annotated[str, typer.Argument(metavar="ACTION", help="kick, delete or move.")],
     tube: TubeName,
@@ -82,9 +75,8 @@ def bulk(
     to: Annotated[str | None, typer.Option(metavar="TUBE", help="Where move puts them.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them all.")] = False,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Kick, delete or move the tasks that match; taken ones only if asked for by --state."""
@@ -104,7 +96,7 @@ def bulk(
                 break
         return count
 
-    count = Remote.of(server, user, password_env).run(work)
+    count = remote.run(work)
     if as_lines:
         json_line({"tube": tube, "action": action, "count": count, "dry_run": dry_run})
     else:

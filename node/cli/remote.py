@@ -27,14 +27,19 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 _READ_ONLY, _NO_SUCH_CALL, _DENIED, _CREDENTIALS = 7, 33, 42, 47
 _HINTS = {
-    _READ_ONLY: "this node does not serve: name the master with --server",
     _NO_SUCH_CALL: "`tandemq tubes` lists the tubes, `tandemq create` makes one",
     _DENIED: "log in with --user as somebody who may, or grant the call",
     _CREDENTIALS: "check --user and --password-env",
 }
 
 Server = Annotated[
-    str, typer.Option("--server", metavar="HOST:PORT", envvar="TANDEMQ_SERVER", help="The node.")
+    str,
+    typer.Option(
+        "--server",
+        metavar="HOST:PORT,...",
+        envvar="TANDEMQ_SERVER",
+        help="The node; of several, separated by commas, the writable one.",
+    ),
 ]
 UserName = Annotated[
     str | None,
@@ -59,39 +64,76 @@ def seconds(text: str, flag: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """One server as one user. password: None for guest."""
+    """One server as one user. password: None for guest. others: where else it may be."""
 
     host: str
     port: int
     user: str | None = None
     password: str | None = None
+    others: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, server: str, user: str | None, password_env: str) -> Remote:
         """From the flags. Raises CommandError 2."""
-        try:
-            host, port = split_address(server)
-        except ValueError as error:
-            raise CommandError(f"--server: {server} {error}", USAGE) from None
-        if user is None:
-            return cls(host, port)
-        password = os.environ.get(password_env)
-        if password is None:
-            raise CommandError(
-                f"--password-env: variable {password_env} is not set",
-                USAGE,
-                f"put the password of {user} into it",
-            )
-        return cls(host, port, user, password)
+        addresses = []
+        for word in server.split(","):
+            try:
+                addresses.append(split_address(word))
+            except ValueError as error:
+                raise CommandError(f"--server: {word} {error}", USAGE) from None
+        (host, port), *others = addresses
+        password = None
+        if user is not None:
+            password = os.environ.get(password_env)
+            if password is None:
+                raise CommandError(
+                    f"--password-env: variable {password_env} is not set",
+                    USAGE,
+                    f"put the password of {user} into it",
+                )
+        return cls(host, port, user, password, tuple(others))
+
+    @property
+    def where(self) -> str:
+        """All addresses, as they were given."""
+        return ",".join(f"{host}:{port}" for host, port in ((self.host, self.port), *self.others))
 
     async def connect(self) -> asynctnt.Connection:
-        """A connection without schema and without silent reconnects."""
+        """A connection without schema and without silent reconnects.
+
+        Of several servers to the writable one; to the first that answers when none is.
+        """
+        if not self.others:
+            return await self._connect(self.host, self.port)
+        kept: asynctnt.Connection | None = None
+        failure: Exception | None = None
+        for host, port in ((self.host, self.port), *self.others):
+            try:
+                found = await self._connect(host, port)
+                told = (await found.call("box.info", [], timeout=CONNECT_SECONDS)).body[0]
+            except (OSError, TimeoutError) as error:
+                failure = failure or error
+                continue
+            if not told["ro"]:
+                if kept is not None:
+                    await kept.disconnect()
+                return found
+            if kept is None:
+                kept = found
+            else:
+                await found.disconnect()
+        if kept is None:
+            assert failure is not None
+            raise failure
+        return kept
+
+    async def _connect(self, host: str, port: int) -> asynctnt.Connection:
         import asynctnt
 
         logging.getLogger("asynctnt").setLevel(logging.CRITICAL + 1)
         connection = asynctnt.Connection(
-            host=self.host,
-            port=self.port,
+            host=host,
+            port=port,
             username=self.user,
             password=self.password,
             fetch_schema=False,
@@ -104,14 +146,19 @@ class Remote:
 
     def run(self, work: Callable[[Caller], Awaitable[T]], session: str | None = None) -> T:
         """Connect, move to `session` (hex) if given, work, disconnect. Raises CommandError."""
+        from asynctnt.exceptions import TarantoolDatabaseError
 
         async def whole() -> T:
             connection = await self.connect()
+            caller = Caller(connection)
             try:
-                caller = Caller(connection)
                 if session is not None:
                     await caller.call("queue.identify", _session_bytes(session))
                 return await work(caller)
+            except TarantoolDatabaseError as error:
+                if error.code != _READ_ONLY:
+                    raise
+                raise CommandError(error.message, REFUSED, await _who_serves(caller)) from None
             finally:
                 await connection.disconnect()
 
@@ -121,7 +168,7 @@ class Remote:
         """Call `work`; what the connector raises becomes one line, a hint and an exit code."""
         from asynctnt import exceptions as tnt
 
-        where = f"{self.host}:{self.port}"
+        where = self.where
         try:
             return work()
         except tnt.TarantoolDatabaseError as error:
@@ -145,6 +192,15 @@ class Remote:
             ) from None
 
 
+def remote_of(
+    server: Server = DEFAULT_SERVER,
+    user: UserName = None,
+    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+) -> Remote:
+    """The flags of every command that speaks to a server (see shared.py)."""
+    return Remote.of(server, user, password_env)
+
+
 class Caller:
     """Calls over one connection."""
 
@@ -160,6 +216,15 @@ class Caller:
         """This connection's session, hex."""
         uuid = await self.call("queue.identify")
         return (uuid if isinstance(uuid, bytes) else str(uuid).encode()).hex()
+
+
+async def _who_serves(caller: Caller) -> str:
+    """What to do when a node that does not serve was asked: it may know who does."""
+    told = await caller.call("box.info")
+    master = told["queue"].get("master")
+    if master is None:
+        return "no node it knows of serves: `tandemq status` tells why"
+    return f"{master['name']} serves: --server {master['address']}"
 
 
 def _session_bytes(session: str) -> bytes:

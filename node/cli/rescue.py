@@ -14,7 +14,8 @@ import typer
 from node.cli.directories import time_text
 from node.cli.files import Directory
 from node.cli.output import REFUSED, CommandError, json_line, note, table
-from node.cli.remote import DEFAULT_SERVER, Caller, Json, PasswordEnv, Remote, Server, UserName
+from node.cli.remote import Caller, Json, Remote, remote_of
+from node.cli.shared import given
 
 if TYPE_CHECKING:
     from node.rescue_files import Replayed, Rescued, RescueFiles
@@ -161,12 +162,12 @@ def _row(task: RescuedTask, done: Replayed) -> dict[str, Any]:
     }
 
 
+@given(remote=remote_of)
 def replay(
     directory: Directory,
     name: Name = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     really: Annotated[
         bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")
     ] = False,
@@ -182,20 +183,19 @@ def replay(
     """
     from node.rescue_files import load_replayed
 
-    remote = Remote.of(server, user, password_env)
     with _files(directory) as files:
         cut = _chosen(files, name)
         plan, done = files.plan(cut), load_replayed(directory, cut.name)
     chosen, counts = _choose(plan, done, again, buried)
     if really:
         try:
-            remote.run(lambda caller: _put(caller, chosen, done, server))
+            remote.run(lambda caller: _put(caller, chosen, done, remote.where))
         finally:
             counts["put"] = sum((t.space_id, t.task_id) in done.put for t in chosen)
-            _report(cut.name, counts, as_lines, f"put into {server}")
+            _report(cut.name, counts, as_lines, f"put into {remote.where}")
         return
     counts["put"] = len(chosen)
-    _report(cut.name, counts, as_lines, f"would be put into {server}")
+    _report(cut.name, counts, as_lines, f"would be put into {remote.where}")
     if chosen and not as_lines:
         note("a dry run: nothing was sent; --yes does it")
 

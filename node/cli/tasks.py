@@ -12,24 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
+from node.cli.completion import tube_names
 from node.cli.output import REFUSED, USAGE, CommandError, json_line, note, table
-from node.cli.remote import (
-    DEFAULT_SERVER,
-    Caller,
-    Json,
-    PasswordEnv,
-    Remote,
-    Server,
-    UserName,
-    nothing,
-    seconds,
-)
+from node.cli.remote import Caller, Json, Remote, nothing, remote_of, seconds
+from node.cli.shared import given
 
 PANEL = "Tasks"
 STATES = {"r": "ready", "t": "taken", "-": "done", "!": "buried", "~": "delayed"}
 PUT_OPTIONS = ("ttl", "ttr", "delay")
 
-TubeName = Annotated[str, typer.Argument(metavar="TUBE")]
+TubeName = Annotated[str, typer.Argument(metavar="TUBE", autocompletion=tube_names)]
 TaskId = Annotated[int, typer.Argument(metavar="ID", min=0)]
 TaskIds = Annotated[list[int], typer.Argument(metavar="ID...", min=0)]
 Session = Annotated[
@@ -44,6 +36,7 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel=PANEL)(command)
 
 
+@given(remote=remote_of)
 def put(
     tube: TubeName,
     payload: Annotated[
@@ -57,13 +50,23 @@ def put(
     delay: Duration = None,
     pri: Annotated[int | None, typer.Option(help="Smaller is served earlier.")] = None,
     utube: Annotated[str | None, typer.Option(metavar="NAME", help="The sub-queue.")] = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Put once: the same key again puts nothing.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long a key is known; 1h unless given.")
+    ] = None,
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Put tasks into a tube; prints them as they were accepted."""
-    options = options_of({"ttl": ttl, "ttr": ttr, "delay": delay}, {"pri": pri, "utube": utube})
+    times = {"ttl": ttl, "ttr": ttr, "delay": delay, "window": window}
+    options = options_of(times, {"pri": pri, "utube": utube, "key": key})
+    if key is not None and (len(payload) != 1 or payload == ["-"]):
+        raise CommandError("--key: is for one task", USAGE, "give one payload that is not -")
+    if window is not None and key is None:
+        raise CommandError("--window: is for --key", USAGE)
 
     async def work(caller: Caller) -> list[Any]:
         rows: list[Any] = []
@@ -75,16 +78,16 @@ def put(
             rows.append(row)
         return rows
 
-    show(Remote.of(server, user, password_env).run(work), as_lines)
+    show(remote.run(work), as_lines)
 
 
+@given(remote=remote_of)
 def take(
     tube: TubeName,
     timeout: Annotated[str, typer.Option(metavar="TIME", help="How long to wait for one.")] = "0",
     finish: Annotated[bool, typer.Option("--ack", help="Acknowledge it at once.")] = False,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Take a task. Exit code 4 when none came in time.
@@ -101,7 +104,7 @@ def take(
             row = await caller.call(f"queue.tube.{tube}:ack", row[0])
         return row, session
 
-    row, session = Remote.of(server, user, password_env).run(work)
+    row, session = remote.run(work)
     if row is None:
         raise nothing(f"nothing to take from {tube} within {wait:g} s")
     show([row], as_lines, session)
@@ -112,80 +115,79 @@ def take(
         )
 
 
+@given(remote=remote_of)
 def ack(
     tube: TubeName,
     task: TaskIds,
     session: Session = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Finish tasks that the session has taken."""
-    each(Remote.of(server, user, password_env), tube, "ack", task, (), session, as_lines)
+    each(remote, tube, "ack", task, (), session, as_lines)
 
 
+@given(remote=remote_of)
 def release(
     tube: TubeName,
     task: TaskIds,
     session: Session = None,
     ttl: Duration = None,
     delay: Duration = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Give taken tasks back."""
     options = options_of({"ttl": ttl, "delay": delay}, {})
-    remote = Remote.of(server, user, password_env)
     each(remote, tube, "release", task, (options,) if options else (), session, as_lines)
 
 
+@given(remote=remote_of)
 def bury(
     tube: TubeName,
     task: TaskIds,
     session: Session = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Set tasks aside until they are kicked."""
-    each(Remote.of(server, user, password_env), tube, "bury", task, (), session, as_lines)
+    each(remote, tube, "bury", task, (), session, as_lines)
 
 
+@given(remote=remote_of)
 def delete(
     tube: TubeName,
     task: TaskIds,
     session: Session = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Delete tasks, whatever their state."""
-    each(Remote.of(server, user, password_env), tube, "delete", task, (), session, as_lines)
+    each(remote, tube, "delete", task, (), session, as_lines)
 
 
+@given(remote=remote_of)
 def peek(
     tube: TubeName,
     task: TaskIds,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Look at tasks without touching them."""
-    each(Remote.of(server, user, password_env), tube, "peek", task, (), None, as_lines)
+    each(remote, tube, "peek", task, (), None, as_lines)
 
 
+@given(remote=remote_of)
 def kick(
     tube: TubeName,
     count: Annotated[int, typer.Argument(metavar="COUNT", min=1)] = 1,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Make buried tasks ready again, at most COUNT. Exit code 4 when none was buried."""
@@ -193,7 +195,7 @@ def kick(
     async def work(caller: Caller) -> Any:
         return await caller.call(f"queue.tube.{tube}:kick", count)
 
-    kicked = Remote.of(server, user, password_env).run(work)
+    kicked = remote.run(work)
     if not kicked:
         raise nothing(f"no task of {tube} is buried")
     if as_lines:
@@ -261,6 +263,11 @@ def show(rows: list[Any], as_lines: bool, session: str = "") -> None:
             [(row[0], STATES.get(row[1], row[1]), row[2]) for row in rows],
             right=("id",),
         )
-    for row in rows if as_lines else ():
+    for row in rows:
         known = {"id": row[0], "state": STATES.get(row[1], row[1]), "payload": row[2]}
-        json_line({**known, "session": session} if session else known)
+        if repeated := row[3:4] == [True]:
+            known["repeated"] = True
+        if as_lines:
+            json_line({**known, "session": session} if session else known)
+        elif repeated:
+            note(f"nothing was put: the key is that of task {row[0]}")

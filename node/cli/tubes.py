@@ -9,18 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from node.cli.completion import tube_names
 from node.cli.output import json_line, table
-from node.cli.remote import (
-    DEFAULT_SERVER,
-    Caller,
-    Json,
-    PasswordEnv,
-    Remote,
-    Server,
-    UserName,
-    nothing,
-)
+from node.cli.remote import Caller, Json, Remote, nothing, remote_of
 from node.cli.serve import assignments
+from node.cli.shared import given
 from node.cli.tasks import TubeName
 
 PANEL = "Tubes"
@@ -36,14 +29,14 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel="Node")(snapshot)
 
 
+@given(remote=remote_of)
 def tubes(
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """List the tubes with their types and how many tasks they hold."""
-    found, types = Remote.of(server, user, password_env).run(_everything)
+    found, types = remote.run(_everything)
     rows = [
         (name, types.get(name, "?"), counts["tasks"]["total"])
         for name, counts in sorted(found.items())
@@ -55,11 +48,11 @@ def tubes(
         table(("tube", "type", "tasks"), rows, right=("tasks",))
 
 
+@given(remote=remote_of)
 def stats(
-    tube: Annotated[str | None, typer.Argument(metavar="[TUBE]")] = None,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    tube: Annotated[str | None, typer.Argument(metavar="[TUBE]", autocompletion=tube_names)] = None,
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Count tasks by state and calls by name, of one tube or all (--json has every call)."""
@@ -69,7 +62,7 @@ def stats(
             return await caller.call("queue.statistics") or {}
         return {tube: await caller.call("queue.statistics", tube)}
 
-    found = Remote.of(server, user, password_env).run(work)
+    found = remote.run(work)
     if as_lines:
         for name, counts in sorted(found.items()):
             json_line({"tube": name, **counts})
@@ -86,6 +79,7 @@ def stats(
     table(columns, rows, right=columns[1:])
 
 
+@given(remote=remote_of)
 def create(
     tube: TubeName,
     kind: Annotated[str, typer.Argument(metavar="TYPE", help="fifo, fifottl, utube, ...")],
@@ -99,9 +93,8 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave one of that name as it is.")
     ] = False,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """Create a tube."""
@@ -112,42 +105,50 @@ def create(
     async def work(caller: Caller) -> Any:
         return await caller.call("queue.create_tube", tube, kind, options)
 
-    made = Remote.of(server, user, password_env).run(work)
+    made = remote.run(work)
     if as_lines:
         json_line(made)
     else:
         print(f"{tube}: {kind}")
 
 
+@given(remote=remote_of)
 def drop(
     tube: TubeName,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
+    as_lines: Json = False,
 ) -> None:
     """Drop a tube and its tasks. Refused while tasks are taken or consumers wait."""
 
     async def work(caller: Caller) -> Any:
         return await caller.call(f"queue.tube.{tube}:drop")
 
-    Remote.of(server, user, password_env).run(work)
-    print(f"dropped {tube}")
+    remote.run(work)
+    if as_lines:
+        json_line({"dropped": tube})
+    else:
+        print(f"dropped {tube}")
 
 
+@given(remote=remote_of)
 def snapshot(
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    remote: Remote,
+    as_lines: Json = False,
 ) -> None:
     """Let the node write a snapshot now; returns when it is on disk."""
 
     async def work(caller: Caller) -> Any:
         return await caller.call("box.snapshot", wait=SNAPSHOT_SECONDS)
 
-    answer = Remote.of(server, user, password_env).run(work)
+    answer = remote.run(work)
     if answer is None:
         raise nothing("the node gave no answer")
-    print(answer)
+    if as_lines:
+        json_line({"snapshot": answer})
+    else:
+        print(answer)
 
 
 async def _everything(caller: Caller) -> tuple[dict[str, Any], dict[str, str]]:

@@ -1,4 +1,4 @@
-"""`tandemq top` over real nodes: the screen, the lines for programs, a switch-over, a loss."""
+"""Commands over two real nodes: `tandemq top` through a switch-over and a loss; who serves."""
 
 from __future__ import annotations
 
@@ -82,6 +82,45 @@ def test_once_for_programs_and_for_people(nodes: Pair, capsys: pytest.CaptureFix
     assert lines[0].startswith("tandemq   serving: a")
     assert any(re.match(r"a +127\.0\.0\.1:\d+ +RUNNING \* +1 +\d+", line) for line in lines)
     assert any(re.match(r"jobs +fifottl .* 19 +0 +0 +1 ", line) for line in lines)
+
+
+def test_commands_find_the_node_that_serves(
+    nodes: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = f"127.0.0.1:{nodes.a.port}", f"127.0.0.1:{nodes.b.port}"
+    assert main(["put", "jobs", "x", "--server", b]) == 1
+    error, hint = capsys.readouterr().err.splitlines()
+    assert "read-only" in error
+    assert hint.strip() == f"a serves: --server {a}"
+    for servers in (f"{b},{a}", f"127.0.0.1:1,{b},{a}"):
+        assert main(["put", "idle", "x", "--server", servers, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["state"] == "ready"
+    assert main(["put", "idle", "x", "--server", "127.0.0.1:1,127.0.0.1:2"]) == 3
+    assert "127.0.0.1:1,127.0.0.1:2: " in capsys.readouterr().err
+    monkeypatch.setenv("TANDEMQ_SERVER", f"{b},{a}")
+    once = ["put", "idle", "y", "--key", "k-1", "--window", "1m"]
+    assert main([*once, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main([*once, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**first, "repeated": True}
+    assert main(once) == 0
+    assert f"the key is that of task {first['id']}" in capsys.readouterr().err
+    for words in (["x", "y", "--key", "k"], ["-", "--key", "k"], ["x", "--window", "1m"]):
+        assert main(["put", "idle", *words]) == 2
+    told = nodes.b.connect(encoding="utf-8").call("box.info").data[0]["queue"]
+    assert told["master"] == {"name": "a", "address": a}
+
+
+def test_names_of_tubes_complete(nodes: Pair) -> None:
+    env = {
+        **os.environ,
+        "TANDEMQ_SERVER": f"127.0.0.1:{nodes.b.port}",
+        "_TANDEMQ_COMPLETE": "complete_bash",
+        "COMP_WORDS": "tandemq take jo",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run([TANDEMQ], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["jobs"]
 
 
 @contextmanager
