@@ -73,10 +73,10 @@ class Link:
         self._landed.set()
         self._heard = 0.0
         #: Why the connection is not simply used: a call had no answer in time; the node is
-        #: read-only or gone; a take had no answer, and what it took is to be given back.
+        #: read-only or gone; the session may hold tasks we do not know of, to be given back.
         self._doubtful = False
         self._left = False
-        self._take_lost = False
+        self._strays = False
         self._closed = False
         self._trouble = ""
         self._background: set[asyncio.Task[None]] = set()
@@ -183,7 +183,7 @@ class Link:
                 raise Unavailable(f"{self.node} is read-only", error.code) from None
             raise Refused(error.message, error.code) from None
         except BROKEN as error:
-            self._take_lost |= receive is not None
+            self._strays |= receive is not None
             if isinstance(error, TimeoutError):
                 self._doubtful = True
             else:
@@ -191,7 +191,7 @@ class Link:
             reason = str(error) or type(error).__name__
             raise Unknown(f"{name}: no answer from {self.node}: {reason}") from error
         except asyncio.CancelledError:
-            self._take_lost |= receive is not None
+            self._strays |= receive is not None
             raise
         finally:
             self._flying -= 1
@@ -208,7 +208,7 @@ class Link:
     async def _writable(self, limit: float) -> asynctnt.Connection:
         """The connection to the writable node, made anew if need be. Raises Unavailable."""
         found = self._connection
-        doubts = self._doubtful or self._left or self._take_lost
+        doubts = self._doubtful or self._left or self._strays
         if found is not None and not doubts and found.is_connected:
             return found
         try:
@@ -223,7 +223,7 @@ class Link:
         """`_writable`, one at a time: ask the node that is in doubt, or find another one."""
         found = self._connection
         if found is not None:
-            usable = found.is_connected and not self._left and not self._take_lost
+            usable = found.is_connected and not self._left and not self._strays
             if usable and (not self._doubtful or await self._answers(found)):
                 self._doubtful = False
                 return found
@@ -236,8 +236,10 @@ class Link:
             self._trouble = str(error)
             raise
         try:
+            # What was answered in an old term may be lost: acked there, and still taken here.
+            self._strays |= 0 < self.term != term
             await self._identify(found)
-            await self._return_orphans(found)
+            await self._return_strays(found)
             if self._closed:
                 raise Refused("the client is closed")
         except TarantoolDatabaseError as error:
@@ -322,15 +324,15 @@ class Link:
                 for task in list(self.held.values()):
                     task.lost("its session ended while no node could be reached")
         answer = await connection.call("queue.identify", [], timeout=PROBE_SECONDS)
-        self.session, self.shared, self._take_lost = _raw(answer.body[0]), False, False
+        self.session, self.shared, self._strays = _raw(answer.body[0]), False, False
 
-    async def _return_orphans(self, connection: asynctnt.Connection) -> None:
-        """Release what a take whose answer never came has taken for us.
+    async def _return_strays(self, connection: asynctnt.Connection) -> None:
+        """Release what this session holds and we do not: its take, or its ack, was lost.
 
         Needs the right to read `_queue` and `_queue_taken_2`; without it such a task waits for its
         ttr, or for the end of this session. In a shared session it may be somebody else's.
         """
-        if self._take_lost and not self.shared:
+        if self._strays and not self.shared:
             try:
                 tubes = {row[1]: row[0] for row in await _rows(connection, "_queue")}
                 for row in await _rows(connection, "_queue_taken_2"):
@@ -338,13 +340,15 @@ class Link:
                     if tube is None or _raw(row[3]) != self.session:
                         continue
                     if (tube, task_id) not in self.held:
-                        log.info("releasing task %s of %s: its take had no answer", task_id, tube)
+                        log.info("releasing task %s of %s: its take or ack was lost", task_id, tube)
                         await _release(connection, tube, task_id, row[4])
             except TarantoolDatabaseError as error:
                 if error.code in (READ_ONLY, LOADING):
                     raise
-                log.warning("tasks of unanswered takes stay taken for now: %s", error.message)
-        self._take_lost = False
+                log.warning(
+                    "tasks whose take or ack was lost stay taken for now: %s", error.message
+                )
+        self._strays = False
 
     @property
     def closed(self) -> bool:

@@ -11,7 +11,8 @@ class Cutter:
 
     cut(sign, sent): the answer is cut off after `sent` bytes, and with it the connection.
     lose(sign): the request does not arrive, and the connection is cut.
-    freeze(): nothing more is answered on the connections there are, until `thaw()`.
+    freeze(): nothing more is answered on the connections there are (and on new ones too), until
+    `thaw()`.
     """
 
     def __init__(self, port: int) -> None:
@@ -23,6 +24,7 @@ class Cutter:
         self._lose: bytes | None = None
         self._warm = asyncio.Event()
         self._warm.set()
+        self._frozen = False
         self._serving: set[asyncio.Task[None]] = set()
 
     def cut(self, sign: bytes, sent: int = 0) -> None:
@@ -31,8 +33,9 @@ class Cutter:
     def lose(self, sign: bytes) -> None:
         self._lose = sign
 
-    def freeze(self) -> None:
+    def freeze(self, new: bool = False) -> None:
         self._warm = asyncio.Event()
+        self._frozen = new
         for task in self._serving:
             task.cold = self._warm  # type: ignore[attr-defined]
 
@@ -53,7 +56,13 @@ class Cutter:
         me = asyncio.current_task()
         assert me is not None
         self._serving.add(me)
-        there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        if self._frozen:
+            me.cold = self._warm  # type: ignore[attr-defined]
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.close()
+            return
         left: int | None = None
         first = True
 
