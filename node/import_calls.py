@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine import importing
 from engine.importing import Tuple
@@ -37,11 +37,12 @@ def handlers(core: Core) -> dict[str, Handler]:
 
 def _tuples(core: Core, tube: Tube, raw: bytes) -> list[Tuple]:
     fixed = importing.fixed_fields(tube)
+    if fixed is None:
+        return [(_record(core, one), b"") for one in each(raw)]
     many = fixed == importing.FIXED_15
     found: list[Tuple] = []
     for one in each(raw):
-        if one[0] & 0xF0 != 0x90 and one[0] not in (0xDC, 0xDD):
-            raise failure("Invalid tuple: expected an array")
+        _check_array(one)
         fields, rest = split_fields(one, fixed)
         payload = rest
         if not many:
@@ -54,6 +55,20 @@ def _tuples(core: Core, tube: Tube, raw: bytes) -> list[Tuple]:
         check_nesting(payload, core.limits.nesting_max)
         found.append((fields, payload))
     return found
+
+
+def _record(core: Core, one: bytes) -> list[Any]:
+    """All fields of a record; they are the user's own, and kept decoded."""
+    _check_array(one)
+    if len(one) > core.limits.payload_bytes_max:
+        raise failure("A record is larger than payload_bytes_max")
+    check_nesting(one, core.limits.nesting_max)
+    return plain(one)
+
+
+def _check_array(one: bytes) -> None:
+    if one[0] & 0xF0 != 0x90 and one[0] not in (0xDC, 0xDD):
+        raise failure("Invalid tuple: expected an array")
 
 
 def each(raw: bytes) -> list[bytes]:

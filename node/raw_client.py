@@ -116,8 +116,8 @@ class RawConnection:
         }
         return self._data(self._ask(client.request(c.SELECT, body)))
 
-    def pages(self, space: int, after: Any, limit: int) -> Iterator[list[bytes]]:
-        """All tuples by primary key, behind the key `after` (None: from the first on)."""
+    def pages(self, space: int, after: Any, limit: int, key_at: int = 0) -> Iterator[list[bytes]]:
+        """All tuples by primary key, the field `key_at`, behind the key `after` (None: all)."""
         while True:
             page = self.select(
                 space,
@@ -128,11 +128,14 @@ class RawConnection:
             if not page:
                 return
             yield page
-            after = first_field(page[-1])
+            after = field(page[-1], key_at)
 
 
-def first_field(raw: bytes) -> Any:
+def field(raw: bytes, at: int) -> Any:
+    """One field of a tuple, decoded."""
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(raw), 1))
     unpacker.feed(raw)
     unpacker.read_array_header()
+    for _ in range(at):
+        unpacker.skip()
     return unpacker.unpack()

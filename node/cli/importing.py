@@ -1,7 +1,7 @@
 """`tandemq import`: tubes and tasks of a live Tarantool, by SELECT, into a running node.
 
-Here: what is copied, in which order, and what is said of it. Must not be here: what a row of the
-source means (engine/importing.py).
+Here: what is copied, in which order, and what is said of it. Must not be here: what there is to
+copy (node/cli/import_sources.py), what a row of the source means (engine/importing.py).
 """
 
 from __future__ import annotations
@@ -9,33 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgpack
 import typer
 
-from node.cli.output import REFUSED, UNREACHABLE, USAGE, CommandError, json_line, note, table
+from node.cli import import_sources as sources
+from node.cli.import_sources import Source
+from node.cli.output import REFUSED, UNREACHABLE, CommandError, json_line, note, table
 from node.cli.remote import DEFAULT_SERVER, Json, PasswordEnv, Remote, Server, UserName
 from node.raw_client import ALL, RawConnection, RawError
 from wire.client import ClientError
 
-VSPACE, VSPACE_NAME = 281, 2
-DRIVERS = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
-OPTIONS = ("ttl", "ttr", "pri", "capacity", "storage_mode")
 PAGE_MAX = 10_000
-
-
-@dataclass(slots=True)
-class Source:
-    """A tube to be, and the space its tasks lie in. copied: now; total: imported in all."""
-
-    tube: str
-    kind: str
-    space: int
-    options: dict[str, Any]
-    copied: int = 0
-    total: int = 0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,6 +42,14 @@ def import_tubes(
             help="A space in the 1.5 queue's layout, to become space N of queue15.",
         ),
     ] = None,
+    records: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--xqueue",
+            metavar="SPACE[=FILE]",
+            help="A space of xqueue, declared here already or by the YAML file: fields, features.",
+        ),
+    ] = None,
     from_user: Annotated[str | None, typer.Option(help="Log in there; else guest.")] = None,
     from_password_env: Annotated[
         str, typer.Option(metavar="VARIABLE", help="Where that password is.")
@@ -68,7 +61,7 @@ def import_tubes(
     password_env: PasswordEnv = "TANDEMQ_PASSWORD",
     as_lines: Json = False,
 ) -> None:
-    """Copy tubes and their tasks from a live Tarantool (queue module, 1.5-style spaces).
+    """Copy tubes and their tasks from a live Tarantool (queue module, xqueue, 1.5-style spaces).
 
     Ids, states and deadlines are kept; what is taken there is ready here. Stop its workers and
     producers first. A run that was interrupted goes on where it stopped.
@@ -76,14 +69,18 @@ def import_tubes(
     there = Remote.of(source, from_user, from_password_env)
     here = Remote.of(server, user, password_env)
     with _opened(there) as old:
-        found = [*_tubes(old, tubes or []), *(_space15(old, text) for text in spaces or [])]
+        found = [
+            *sources.tubes(old, tubes or []),
+            *(sources.space15(old, text) for text in spaces or []),
+        ]
+        found += [sources.records(old, text) for text in records or []]
         if tubes:
             missing = sorted(set(tubes) - {one.tube for one in found})
             if missing:
                 raise CommandError(f"no such tube there: {', '.join(missing)}", REFUSED)
         if dry_run:
             for one in found:
-                one.copied = sum(len(rows) for rows in old.pages(one.space, None, page))
+                one.copied = sum(map(len, old.pages(one.space, None, page, one.key_at)))
         else:
             with _opened(here) as new:
                 for one in found:
@@ -105,47 +102,17 @@ def _opened(remote: Remote) -> Iterator[RawConnection]:
         raise CommandError(f"{where}: {error}", REFUSED) from error
 
 
-def _space_id(old: RawConnection, name: str) -> int:
-    rows = old.select(VSPACE, [name], index=VSPACE_NAME)
-    if not rows:
-        raise CommandError(f"no space {name} there that we may read", REFUSED)
-    return int(msgpack.unpackb(rows[0], strict_map_key=False)[0])
-
-
-def _tubes(old: RawConnection, wanted: list[str]) -> list[Source]:
-    if not old.select(VSPACE, ["_queue"], index=VSPACE_NAME):
-        return []
-    found = []
-    for raw in old.select(_space_id(old, "_queue"), [], iterator=ALL):
-        name, _, space, kind, opts = msgpack.unpackb(raw, strict_map_key=False)[:5]
-        if wanted and name not in wanted:
-            continue
-        opts = opts if isinstance(opts, dict) else {}
-        if kind not in DRIVERS:
-            note(f"tube {name} is left out: its type {kind} is not one of the queue module's")
-        elif opts.get("temporary"):
-            note(f"tube {name} is left out: its tasks are temporary")
-        else:
-            given = {key: opts[key] for key in OPTIONS if opts.get(key) is not None}
-            found.append(Source(name, kind, _space_id(old, space), given))
-    return found
-
-
-def _space15(old: RawConnection, text: str) -> Source:
-    name, _, number = text.rpartition(":")
-    if not name or not number.isascii() or not number.isdigit():
-        raise CommandError(f"--space15: {text} (expected SPACE:N)", USAGE)
-    space = int(name) if name.isascii() and name.isdigit() else _space_id(old, name)
-    return Source(f"space{number}", "queue15", space, {})
-
-
 def _copy(old: RawConnection, new: RawConnection, one: Source, source: str, page: int) -> None:
     """Copy what is not here yet, then count: both sides must have the same number."""
-    new.call("queue.create_tube", one.tube, one.kind, {**one.options, "if_not_exists": True})
+    if one.kind == sources.RECORDS:
+        sources.declare(new, one)
+    else:
+        opts = {**one.options, "if_not_exists": True}
+        new.call("queue.create_tube", one.tube, one.kind, opts)
     known = new.call("tandem.import_state", one.tube) or {}
     one.total = known.get("count", 0)
     origin = f"{source}/{one.space}"
-    for rows in old.pages(one.space, known.get("last"), page):
+    for rows in old.pages(one.space, known.get("last"), page, one.key_at):
         one.total = new.call("tandem.import", one.tube, origin, raw=rows)
         one.copied += len(rows)
         note(f"{one.tube}: {one.total} tasks")

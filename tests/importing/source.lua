@@ -1,4 +1,4 @@
--- Spaces in the layouts of the queue module's five drivers and of the 1.5 queue.
+-- Spaces in the layouts of the queue module's five drivers, of the 1.5 queue, and of xqueue.
 -- Environment: SOURCE_DIR, SOURCE_PORT, SOURCE_TASKS.
 local dir, port = os.getenv('SOURCE_DIR'), os.getenv('SOURCE_PORT')
 local tasks = tonumber(os.getenv('SOURCE_TASKS'))
@@ -51,5 +51,32 @@ for i = 0, tasks - 1 do
     s:insert{ string.format('%032x', i), 'tube' .. i % 3, letters[i % 5 + 1], now + 100 * 365 * day, 127,
               i % 256, 7, now, 100 * 365 * day, 60 * 1000000, i % 2, i % 4, 'first ' .. i, { i } }
 end
+-- Three of xqueue: every logical field, a time64 key; a text key that is not first and whole
+-- seconds; a status field of another name alone.
+local later, six = 4000000000, { 'R', 'T', 'W', 'B', 'Z', 'D' }
+local function records(name, format, indexes, row)
+    local s = box.schema.space.create(name, { format = format })
+    for _, index in ipairs(indexes) do
+        s:create_index(index[1], { parts = index[2], unique = index[3] ~= false })
+    end
+    for i = 0, tasks - 1 do s:insert(row(i, six[i % 6 + 1])) end
+end
+records('jobs', { { 'id', 'unsigned' }, { 'status', 'string' }, { 'runat', 'number' },
+                  { 'priority', 'number' }, { 'tube', 'string' }, { 'data', 'any', is_nullable = true } },
+    { { 'primary', { 'id' } }, { 'xq', { 'status', 'priority', 'id' } },
+      { 'tube', { 'tube', 'status', 'priority', 'id' } }, { 'runat', { 'runat', 'id' } } },
+    function(i, st)
+        return { 1700000000000000000ULL + i, st, i % 4 == 0 and 0 or later + i + 0.25, i % 5 - 2,
+                 'tube' .. i % 3, data(i) }
+    end)
+records('mails', { { 'to', 'map' }, { 'key', 'string' }, { 'status', 'string' }, { 'runat', 'unsigned' } },
+    { { 'primary', { 'key' } }, { 'xq', { 'status', 'key' } }, { 'runat', { 'runat' }, false } },
+    function(i, st) return { { name = 'n' .. i }, string.format('k%08d', i), st, i % 2 * later } end)
+records('plain', { { 'id', 'unsigned' }, { 'state', 'string' }, { 'note', 'string', is_nullable = true } },
+    { { 'primary', { 'id' } }, { 'xq', { 'state', 'id' } } },
+    function(i, st) if i % 2 == 0 then return { i + 1, st } end return { i + 1, st, 'note ' .. i } end)
+local s = box.schema.space.create('pairs', { format = { { 'a', 'unsigned' }, { 'b', 'unsigned' } } })
+s:create_index('primary', { parts = { 'a', 'b' } })
+box.schema.space.create('formless'):create_index('primary')
 io.stdout:write('ready\n')
 io.stdout:flush()

@@ -5,96 +5,32 @@ The program is Debian's; without it these tests say so, and fail under CI=true.
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 import tarantool
 
+from node.cli import import_sources
+from node.cli.output import REFUSED, USAGE, CommandError
 from node.raw_client import RawConnection, RawError
-from tests.compat.compat_server import Server, free_port
+from tests.compat.compat_server import Server
 from tests.engine.engine_bench import Bench
+from tests.importing.import_bench import (
+    COMMAND,
+    TASKS,
+    all_rows,
+    counts,
+    lsn,
+    run,
+    space_id,
+    unpack,
+)
 from tests.queue15.queue15_bench import make
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-TASKS = 400
 KINDS = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
-IMPORT = ["--space15", "legacy:0", "--page", "250"]
-
-
-def program() -> str:
-    unpacked = ROOT / ".tools" / "tarantool" / "usr" / "bin" / "tarantool"
-    found = shutil.which("tarantool") or (str(unpacked) if unpacked.exists() else None)
-    if found is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no tarantool: make tools")
-    assert found is not None
-    return found
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("source")
-    port = free_port()
-    environment = os.environ | {
-        "SOURCE_DIR": str(directory),
-        "SOURCE_PORT": str(port),
-        "SOURCE_TASKS": str(TASKS),
-    }
-    with (directory / "out").open("wb") as out:
-        process = subprocess.Popen(
-            [program(), str(HERE / "source.lua")], env=environment, stdout=out, stderr=out
-        )
-    until = time.monotonic() + 30
-    while "ready" not in (directory / "out").read_text():
-        assert process.poll() is None, (directory / "out").read_text()
-        assert time.monotonic() < until, (directory / "source.log").read_text()
-        time.sleep(0.05)
-    yield f"127.0.0.1:{port}"
-    process.terminate()
-    process.wait(10)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(tmp_path / "node").start()
-    yield running
-    if running.process is not None:
-        running.stop()
-
-
-def run(server: Server, source: str, *more: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Exit code, what it printed, what it noted."""
-    command = str(Path(sys.executable).parent / "tandemq")
-    done = subprocess.run(
-        [command, "import", "--from", source, "--server", f"127.0.0.1:{server.port}", "--json",
-         *more],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-
-def counts(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
-    return {row["tube"]: (row["tasks"], row["copied"]) for row in rows}
-
-
-def lsn(server: Server) -> int:
-    connection = tarantool.Connection("127.0.0.1", server.port)
-    try:
-        return int(connection.call("box.info").data[0]["lsn"])
-    finally:
-        connection.close()
-
-
+IMPORT = ["--space15", "legacy:0", "--page", str(max(250, TASKS // 100))]
 EVERYTHING = {*(f"old_{kind}" for kind in KINDS), "space0"}
 
 
@@ -155,36 +91,24 @@ def same_tasks(server: Server, source: str) -> None:
             assert meta[10:12] == row[10:12]
 
 
-def unpack(raw: bytes) -> list[Any]:
-    row: list[Any] = msgpack.unpackb(raw, strict_map_key=False)
-    return row
-
-
-def space_id(side: RawConnection, name: str) -> int:
-    return int(unpack(side.select(281, [name], index=2)[0])[0])
-
-
-def all_rows(side: RawConnection, name: str) -> list[bytes]:
-    return side.select(space_id(side, name), [], iterator=2)
-
-
-def test_an_interrupted_import_goes_on(server: Server, source: str) -> None:
-    code, _, _ = run(server, source, "--tube", "old_fifo", "--page", "200")
-    assert code == 0
-    # What a run that was killed leaves: some pages here, and the mark beside them.
-    host, port = source.split(":")
-    with (
-        RawConnection(host, int(port), None, None) as old,
-        RawConnection("127.0.0.1", server.port, None, None) as new,
-    ):
-        number = space_id(old, "old_utube")
-        new.call("queue.create_tube", "old_utube", "utube")
-        rows = old.select(number, [], iterator=2, limit=150)
-        said = new.call("tandem.import", "old_utube", f"{source}/{number}", raw=rows)
-        assert said == 150
+def test_an_import_killed_in_the_middle_goes_on(server: Server, source: str) -> None:
+    into = ["--server", f"127.0.0.1:{server.port}", "--tube", "old_fifottl"]
+    process = subprocess.Popen(
+        [COMMAND, "import", "--from", source, *into, "--page", str(max(1, TASKS // 400))],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    with process.stderr:
+        assert "old_fifottl: " in process.stderr.readline()
+        process.kill()
+        process.wait(10)
     server.restart(hard=True)
-    code, rows_said, _ = run(server, source, "--tube", "old_utube", "--page", "200")
-    assert (code, counts(rows_said)) == (0, {"old_utube": (TASKS, TASKS - 150)})
+    code, rows, _ = run(server, source, "--tube", "old_fifottl", "--page", "200")
+    (tasks, copied) = counts(rows)["old_fifottl"]
+    assert (code, tasks) == (0, TASKS)
+    assert 0 < copied < TASKS
+    with RawConnection("127.0.0.1", server.port, None, None) as new:
+        assert new.call("queue.statistics", "old_fifottl")["tasks"]["total"] == TASKS
 
 
 def test_what_is_refused(server: Server, source: str) -> None:
@@ -197,8 +121,12 @@ def test_what_is_refused(server: Server, source: str) -> None:
     assert connection.call("queue.statistics", ["old_fifo"]).data[0]["tasks"]["total"] == 1
     connection.close()
     assert run(server, source, "--tube", "nobody")[0] == 1
-    assert run(server, source, "--space15", "legacy")[0] == 2
-    assert run(server, source, "--space15", "nobody:1")[0] == 1
+    host, port = source.split(":")
+    with RawConnection(host, int(port), None, None) as old:
+        for text, exit_code in (("legacy", USAGE), ("legacy:x", USAGE), ("nobody:1", REFUSED)):
+            with pytest.raises(CommandError) as caught:
+                import_sources.space15(old, text)
+            assert caught.value.code == exit_code
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         assert run(server, f"127.0.0.1:{nobody.getsockname()[1]}")[0] == 3
