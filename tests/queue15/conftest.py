@@ -5,7 +5,9 @@ Helpers are those of the engine's and the compatibility tests.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import tarantool
@@ -13,6 +15,9 @@ import tarantool
 from tests.engine.engine_bench import assert_replica_agrees
 from tests.queue15.queue15_bench import Calls, make
 from tests.queue15.server15 import Dialects
+
+# The harness of the cluster's tests.
+sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 Connect = Callable[..., tarantool.Connection]
 
