@@ -210,4 +210,4 @@ def _moment(key: Any, value: Any) -> int:
             f"Record {key}: !!! Queue contains monotonic runat. Consider updating tasks "
             "(https://github.com/moonlibs/xqueue/issues/2)"
         )
-    return min(round(value * 1_000_000), NEVER_US)
+    return min(round(float(value) * 1_000_000), NEVER_US)
