@@ -177,13 +177,18 @@ class Writing:
         ]
         (folder / f"rejects-{uuid4().hex}.jsonl").write_text("\n".join(lines) + "\n")
 
-    def _sum_up(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
+    def _sum_up(
+        self, messages: list[WriterCommitMessage | None], batch: int | None, outcome: str = "done"
+    ) -> None:
+        """Write the counts down. outcome `aborted`: of the partitions that came to their end;
+        of one that failed, Spark's error says how many rows it had stored."""
         if not self.values["summary"]:
             return
         there = [one for one in messages if isinstance(one, Message)]
         counts = {
             "job": self.job,
             "batch": batch,
+            "outcome": outcome,
             "stored": sum(one.stored for one in there),
             "refused": sum(one.refused for one in there),
             "resent": sum(one.resent for one in there),
@@ -211,6 +216,9 @@ class TubeWriter(Writing, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._sum_up(messages, None)
 
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._sum_up(messages, None, "aborted")
+
 
 class TubeStreamWriter(Writing, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
@@ -223,6 +231,9 @@ class TubeStreamWriter(Writing, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._sum_up(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._sum_up(messages, batchId, "aborted")
 
 
 class TubeReader(DataSourceReader):

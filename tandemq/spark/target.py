@@ -21,6 +21,8 @@ from asynctnt.exceptions import ErrorCode, TarantoolDatabaseError, TarantoolErro
 Frame = list[list[Any]]
 PROBE_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
+#: What every IPROTO server says first.
+GREETING_BYTES = 128
 
 
 class TargetError(Exception):
@@ -45,6 +47,22 @@ def addresses(text: str) -> list[tuple[str, int]]:
             raise ValueError(f"servers are host:port with commas between, not {part.strip()!r}")
         found.append((host, int(port)))
     return found
+
+
+async def greeted(host: str, port: int) -> None:
+    """Whether anybody is at home. Raises `OSError` or `TimeoutError`.
+
+    A stopped process takes connections and says nothing; asynctnt 2.3 would then leave its socket
+    open behind the timeout, once for every try.
+    """
+    async with asyncio.timeout(PROBE_SECONDS):
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            await reader.readexactly(GREETING_BYTES)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("closed without a greeting") from error
+        finally:
+            writer.close()
 
 
 class Target:
@@ -95,6 +113,7 @@ class Target:
             **self.login,
         )
         try:
+            await greeted(host, port)
             await connection.connect()
             state = await connection.call("queue.state", [], timeout=PROBE_SECONDS)
         except TarantoolDatabaseError as error:
@@ -132,8 +151,11 @@ class Target:
                 await self._settle(waiting, done)
                 told(done.stored)
         except TargetError as error:
-            text = f"{error}; {done.stored} rows of this partition are stored"
-            raise TargetError(text) from error
+            open_rows = sum(len(frame) for frame, _ in waiting)
+            raise TargetError(
+                f"{error}; of this partition {done.stored} rows are stored and {open_rows} were "
+                "sent without an answer: the same jobId puts what is missing, and only that"
+            ) from error
         finally:
             for _, answer in waiting:
                 answer.cancel()
@@ -151,7 +173,7 @@ class Target:
         while True:
             frame, answer = waiting[0]
             try:
-                await answer
+                await self._answered(answer)
                 done.stored += len(frame)
             except TarantoolDatabaseError as error:
                 if error.code != ErrorCode.ER_READONLY:
@@ -167,10 +189,23 @@ class Target:
             waiting.popleft()
             return
 
+    async def _answered(self, answer: asyncio.Future[Any]) -> None:
+        """Wait for the answer as long as the node shows signs of life. Raises what it failed with.
+
+        A machine that went without a word (power, network) would else be waited for to the end of
+        the timeout, though another node may be writable by now.
+        """
+        assert self.connection is not None
+        while not (await asyncio.wait({answer}, timeout=PROBE_SECONDS))[0]:
+            await self.connection.ping(timeout=PROBE_SECONDS)
+        answer.result()
+
     async def _resend(self, waiting: deque[tuple[Frame, asyncio.Future[Any]]], done: Put) -> None:
         frames = [frame for frame, _ in waiting]
-        await asyncio.gather(*(answer for _, answer in waiting), return_exceptions=True)
         await self._close(self.connection)
+        for _, answer in waiting:
+            answer.cancel()
+        await asyncio.gather(*(answer for _, answer in waiting), return_exceptions=True)
         await self.connect()
         done.resent += sum(map(len, frames))
         waiting.clear()

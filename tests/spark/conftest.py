@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+for directory in (HERE, HERE.parent / "cluster"):
+    sys.path.insert(0, str(directory))
 
 from benchmarks.logmaker import LogMaker
 
