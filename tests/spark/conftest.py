@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-for directory in (HERE, HERE.parent / "cluster"):
-    sys.path.insert(0, str(directory))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cluster"))
 
 from benchmarks.logmaker import LogMaker
 
