@@ -56,6 +56,7 @@ CHECKS = {
     "put_twice": "a task put while one of the same id was there",
     "unknown_task": "something happened to a task that was never put",
     "lost_put": "a put that a client saw acknowledged and the log does not have",
+    "undone_put": "a put that a client saw acknowledged and only a rescue file has",
     "vanished": "a task that left its tube by an operation that ends none",
     "double_ack": "a task acked again after its end",
     "revived": "something else happened to a task after its end",
@@ -67,6 +68,7 @@ CHECKS = {
     "order_break": "a task handed out before one that was due earlier",
     "nodes_differ": "two nodes' logs differ below the commit LSN",
     "rescue_kept": "a rescued record that is also in the log",
+    "rescue_unaccounted": "a rescued record of a term that goes on, whose place nothing has taken",
 }
 
 
@@ -124,7 +126,7 @@ def judge(
     if any(row["rescue"] for row in seen):
         tables.append(check_rescue(log))
     if clients is not None:
-        tables.append(check_clients(alone, clients))
+        tables.append(check_clients(alone, clients, log.where("rescue")))
     everything = reduce(lambda one, other: one.unionByName(other), tables).persist()
     verdict = Verdict()
     verdict.counts = {

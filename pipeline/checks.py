@@ -269,29 +269,52 @@ def check_nodes(log: DataFrame, commit_lsn: int | None) -> DataFrame:
 
 
 def check_rescue(log: DataFrame) -> DataFrame:
-    """A record that a rewind cut off must not be in that node's log as well."""
-    cut = log.where("rescue").select("node", "lsn", "term_id").distinct()
-    kept = log.where("not rescue").select("node", "lsn", "term_id").distinct()
-    return cut.join(kept, ["node", "lsn", "term_id"]).select(
-        *finding("rescue_kept", F.concat(F.lit("term "), "term_id"), node=F.col("node"))
+    """What a rewind cut off is not in that node's log, and another term has taken its place."""
+    cut = log.where("rescue and operation != 'damaged'")
+    cut = cut.select("node", "lsn", "term_id").distinct()
+    whole = log.where("not rescue and operation != 'damaged'")
+    kept = whole.select("node", "lsn", "term_id").distinct()
+    # Where each term ends in the log; the newest one has not ended.
+    lasts = whole.groupBy("node", "term_id").agg(F.max("lsn").alias("last"))
+    ends = Window.partitionBy("node")
+    lasts = lasts.withColumn("open", F.col("last") == F.max("last").over(ends))
+    term = F.concat(F.lit("term "), "term_id")
+    twice = cut.join(kept, ["node", "lsn", "term_id"]).select(
+        *finding("rescue_kept", term, node=F.col("node"))
     )
+    story = F.concat(term, F.lit(" is in the log up to LSN "), F.col("last"))
+    alive = (
+        cut.join(F.broadcast(lasts.where("open")), ["node", "term_id"])
+        .where("lsn > last")
+        .select(*finding("rescue_unaccounted", story, node=F.col("node")))
+    )
+    return twice.unionByName(alive)
 
 
-def check_clients(log: DataFrame, clients: DataFrame) -> DataFrame:
-    """Puts that a client saw succeed (f = put, outcome = ok) and the log does not know."""
+def check_clients(
+    log: DataFrame, clients: DataFrame, rescued: DataFrame | None = None
+) -> DataFrame:
+    """Puts that a client saw succeed (f = put, outcome = ok) and the log does not know.
+
+    rescued: rows of rescue files; a put that is there is undone, not lost.
+    """
     told = clients.where("f = 'put' and outcome = 'ok'").select(
         "tube", F.col("task_id").alias("task"), "process"
     )
     known = log.where("operation = 'put'").select("tube", F.col("task_id").alias("task")).distinct()
-    return (
-        told.join(known, ["tube", "task"], "left_anti")
-        .withColumn("lsn", F.lit(None).cast("bigint"))
-        .select(
-            *finding(
-                "lost_put",
-                F.concat(F.lit("told to process "), F.col("process").cast("string")),
-                F.col("tube"),
-                F.col("task"),
-            )
+    lost = told.join(known, ["tube", "task"], "left_anti")
+    check, lsn = F.lit("lost_put"), F.lit(None).cast("bigint")
+    if rescued is not None:
+        cut = rescued.where("operation = 'put'")
+        cut = cut.groupBy("tube", F.col("task_id").alias("task")).agg(F.min("lsn").alias("cut"))
+        lost = lost.join(cut, ["tube", "task"], "left")
+        check = F.when(F.col("cut").isNull(), check).otherwise("undone_put")
+        lsn = F.col("cut")
+    return lost.withColumn("lsn", lsn).select(
+        *finding(
+            check,
+            F.concat(F.lit("told to process "), F.col("process").cast("string")),
+            F.col("tube"),
+            F.col("task"),
         )
     )
