@@ -221,20 +221,32 @@ def check_lineage(log: DataFrame) -> list[dict[str, Any]]:
     by_node: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for row in rows:
         by_node.setdefault(row["node"], []).append((row["lsn"], json.loads(row["detail"])))
+    starts = {lsn - 1 for terms in by_node.values() for lsn, _ in terms}
+    before = terms_at(log, starts) if len(ids_of(by_node)) > 1 else {}
     for node, terms in sorted(by_node.items()):
-        before: dict[str, Any] | None = None
         for lsn, term in sorted(terms, key=lambda one: one[0]):
             reasons = []
-            if before is not None and term["parent"] != before["id"]:
-                reasons.append(f"parent is {term['parent']}, the term before is {before['id']}")
+            there = before.get((node, lsn - 1))
+            if there is not None and term["parent"] != there:
+                reasons.append(f"parent is {term['parent']}, the term before is {there}")
             if ids.setdefault(term["number"], term["id"]) != term["id"]:
                 reasons.append(f"term {term['number']} is also {ids[term['number']]}")
             if term["start_lsn"] != lsn:
                 reasons.append(f"says it starts at LSN {term['start_lsn']}")
             if reasons:
                 found.append(row_of("forked_lineage", lsn, node, "; ".join(reasons)))
-            before = term
     return found
+
+
+def ids_of(terms: dict[str, list[tuple[int, dict[str, Any]]]]) -> set[str]:
+    return {term["id"] for found in terms.values() for _, term in found}
+
+
+def terms_at(log: DataFrame, lsns: set[int]) -> dict[tuple[str, int], str]:
+    """Id of the term of the records at these LSNs, by node."""
+    rows = log.where(F.col("lsn").isin(sorted(lsns)) & ~F.col("rescue"))
+    rows = rows.where("operation != 'damaged'").select("node", "lsn", "term_id").distinct()
+    return {(row["node"], row["lsn"]): row["term_id"] for row in rows.collect()}
 
 
 def row_of(check: str, lsn: int | None, node: str | None, evidence: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The whole way: two real nodes under load, a switch-over and a kill, a verdict on both logs."""
+"""The whole way: two real nodes under load, a switch-over and a kill, a verdict, a page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page, sync_playwright
 
 from pipeline import checks, demo
 from pipeline.events import read_log
+from tests.console.conftest import browser_path
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -22,10 +24,51 @@ def test_two_nodes_under_load_a_switch_and_a_kill_are_judged_ok(spark: Any, tmp_
     assert verdict.counts["nodes"] == 2
     # A put whose answer was lost with the killed node may stand in the log without being told.
     assert verdict.counts["acked"] >= len(puts) > 50
-    assert "<svg" in (tmp_path / "report" / "report.html").read_text()
+    look_at(tmp_path / "report" / "report.html", len(puts))
     assert (tmp_path / "history" / "history.json").exists()
     # The same logs, and a client that was told of a task nobody ever put.
     told.write_text(told.read_text() + json.dumps({**puts[0], "task_id": 10**9}) + "\n")
     log = read_log(spark, paths[:1], ["tube", "task_id", "operation"])
     lost = checks.check_clients(log, spark.read.json(str(told))).collect()
     assert [(row["check"], row["task"]) for row in lost] == [("lost_put", 10**9)]
+
+
+def look_at(file: Path, puts: int) -> None:
+    """The page in a browser: all charts drawn, no error, no request but the one for the page."""
+    found = browser_path()
+    assert found is not None, "no Chromium: the tools step could not install it"
+    asked: list[str] = []
+    said: list[str] = []
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1200, "height": 860})
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(file.as_uri())
+        check_charts(page, puts)
+        browser.close()
+    assert asked == [file.as_uri()]
+    assert said == []
+
+
+def check_charts(page: Page, puts: int) -> None:
+    charts = page.locator("svg")
+    assert charts.count() == 5
+    titles = ("Throughput", "Waiting", "Running", "Backlog", "Age of the oldest")
+    for at, title in enumerate(titles):
+        chart = charts.nth(at)
+        assert chart.is_visible()
+        size = chart.bounding_box()
+        assert size is not None
+        assert size["width"] > 300
+        assert size["height"] > 100
+        # matplotlib draws text as shapes and names it in a comment; lines are groups of their own.
+        assert f"<!-- {title}" in chart.inner_html()
+        lines = chart.locator("g[id^=line2d]")
+        assert lines.count() > 10
+    table = page.locator("table").first.inner_text()
+    assert "crawl" in table
+    assert "acked" in table
+    row = page.locator("table").first.locator("tbody tr", has_text="acked").first
+    assert int(row.locator("td").nth(2).inner_text().replace(",", "")) >= puts
