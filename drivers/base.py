@@ -85,6 +85,11 @@ class Driver(ABC):
         return opts
 
     @classmethod
+    def functions(cls, opts: dict[str, Any]) -> list[str]:
+        """Functions of the node, as `module:function`, that checked options name."""
+        return []
+
+    @classmethod
     @abstractmethod
     def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         """Build the (empty) space; called again with the same arguments at every start."""

@@ -56,6 +56,11 @@ class XQueue(Driver):
         return declaration.check(opts)
 
     @classmethod
+    def functions(cls, opts: dict[str, Any]) -> list[str]:
+        named = [opts["features"]["id"], opts.get("worker", "")]
+        return [reference for reference in named if ":" in reference]
+
+    @classmethod
     def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
         layout = Layout(opts)
         index = RecordIndex(layout.priority, layout.tube, tuple(opts["tube_stats"]))

@@ -15,7 +15,18 @@ FEATURES = frozenset(
     {"id", "retval", "buried", "delayed", "keep", "zombie", "ttl", "ttr", "zombie_delay"}
 )
 OPTIONS = frozenset(
-    {"format", "fields", "features", "indexes", "tube_stats", "compat", "debug", "retval"}
+    {
+        "compat",
+        "debug",
+        "features",
+        "fields",
+        "format",
+        "indexes",
+        "retval",
+        "tube_stats",
+        "worker",
+        "workers",
+    }
 )
 #: Options of other tube types that mean nothing here, or that this type has its own way for.
 REFUSED = frozenset(
@@ -36,6 +47,7 @@ REFUSED = frozenset(
         "ttr",
     }
 )
+WORKERS_MAX = 1_000
 IDS = ("auto_increment", "time64", "uuid", "required")
 _STRINGS = frozenset({"str", "STR", "string"})
 _NUMBERS = frozenset({"num", "NUM", "number", "unsigned"})
@@ -78,7 +90,21 @@ def check(opts: dict[str, Any]) -> dict[str, Any]:
     found["tube_stats"] = [name for name in stats or [] if type(name) is str]
     if opts.get("compat") == "strict":
         found["compat"] = "strict"
+    found.update(_workers(opts.get("worker"), opts.get("workers")))
     return found
+
+
+def _workers(worker: Any, workers: Any) -> dict[str, Any]:
+    if worker is None:
+        if workers is not None:
+            raise DriverMisuse("workers requires worker")
+        return {}
+    if type(worker) is not str or not all(worker.partition(":")):
+        raise DriverMisuse(f"Wrong type for worker {worker}: expected 'module:function'")
+    workers = 1 if workers is None else workers
+    if type(workers) is not int or not 1 <= workers <= WORKERS_MAX:
+        raise DriverMisuse(f"Wrong type for workers {workers}: expected 1 to {WORKERS_MAX}")
+    return {"worker": worker, "workers": workers}
 
 
 def _format(given: Any) -> list[list[Any]]:

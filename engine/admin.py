@@ -82,6 +82,8 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
         raise failure(f"Space '{name}' already exists")
     full = _tube_options(driver, name, kind, opts)
     policy.check(engine, driver, name, kind, full)
+    for reference in driver.functions(full):
+        engine.functions(reference)
     space = engine.store.create(name, kind, full, temporary)
     if name in engine.broken:
         reason = engine.broken.pop(name)
@@ -139,12 +141,16 @@ def _tube_options(driver: Any, name: str, kind: str, opts: dict[str, Any]) -> di
 
 def drop_tube(engine: Engine, tube: Tube) -> bool:
     """Remove a tube with its tasks. Refused while consumers wait or tasks are taken."""
-    if tube.waiters or tube.blocked:
+    waiting = [*tube.waiters.values(), *tube.blocked.values()]
+    if not all(waiter.client.inside for waiter in waiting):
         raise failure("There are consumers connected the tube")
     if any(key[0] == tube.id for key in engine.taken.rows):
         raise failure("There are taken tasks in the tube")
     if feeders := attempts.feeders(tube):
         raise failure(f"The tube takes the dead letters of {', '.join(sorted(feeders))}")
+    for waiter in waiting:
+        tube.cancel(waiter)
+        engine.unpark(waiter)
     lifecycle.stop_driver(engine, tube)
     engine.catalogue.delete(tube.name)
     engine.keys.forget_tube(tube)

@@ -5,7 +5,7 @@ The rim subclasses `Client` and turns outcomes into bytes; the engine never sees
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from engine.tube import Tube
@@ -51,6 +51,8 @@ class Client:
     """
 
     __slots__ = ("id", "session", "user", "waits")
+    #: A worker of the node itself: it does not keep a tube from being dropped.
+    inside: ClassVar[bool] = False
 
     def __init__(self, client_id: int, user: str = "guest") -> None:
         self.id = client_id

@@ -49,7 +49,7 @@ TICK_MAX = 1000
 EVENT_KINDS = {"ttl": KIND_TTL, "ttr": KIND_TTR, "delay": KIND_DELAY}
 
 
-def _no_functions(reference: str) -> Callable[[], Any]:
+def _no_functions(reference: str) -> Callable[..., Any]:
     raise failure(f"{reference}: this node loads no functions")
 
 
@@ -87,7 +87,7 @@ class Engine:
         self.tube_of_space: dict[int, Tube] = {}
         self.callbacks: dict[str, Callback] = {}
         #: What a `module:function` of a declaration stands for; the rim provides it.
-        self.functions: Callable[[str], Callable[[], Any]] = _no_functions
+        self.functions: Callable[[str], Callable[..., Any]] = _no_functions
         self.broken: dict[str, str] = {}
         self.on_tube: Callable[[Tube, bool], None] = lambda _tube, _appears: None
         self.on_grants_changed: Callable[[], None] = lambda: None

@@ -36,6 +36,7 @@ from node.shell import FeedSocket, Shell
 from node.snapshots import Snapshots, snapshot_now
 from node.users import Users
 from node.wal_writer import WalWriter
+from node.workers import Workers
 from statemachine.effects import Settled, Tick
 from statemachine.roles import Role, Transition
 
@@ -83,6 +84,7 @@ class Node:
     async def run(self) -> int:
         settings = self.settings
         self.engine = Engine(plugins.load_drivers(settings.drivers), new_uuid, self.report)
+        self.engine.functions = plugins.functions(settings)
         self.engine.callbacks = plugins.load_callbacks(settings.on_task_change)
         self.storage = open_storage(settings, self.engine, secrets.token_bytes, self.logger.info)
         try:
@@ -134,6 +136,7 @@ class Node:
         )
         self._role_timer: asyncio.TimerHandle | None = None
         self.role.arm = self._arm_role
+        self.workers = Workers(shell, engine.functions, self.report)
         self._join_peers()
         self.backend = NodeBackend(
             settings,
@@ -222,6 +225,7 @@ class Node:
         """
         settings = self.settings
         self.role.observers.append(self._create_tubes)
+        self.role.observers.append(self.workers.role_changed)
         settled = await wished(self.role, settings.read_only, command=False)
         if not settled.ok and not settings.peers:
             raise StorageError(str(settings.data_dir), 0, f"cannot serve: {settled.reason}")
@@ -370,6 +374,7 @@ class Node:
             self.backend.bus.close()
             await self.admin_server.stop()
         await self.dialer.stop()
+        await self.workers.close(DRAIN_SECONDS)
         await self.shell.drain(DRAIN_SECONDS)
         self.peering.close()
         await self.snapshots.cancel()

@@ -6,7 +6,7 @@ Everything is checked when it is loaded, so that a misspelt name is a refusal to
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,6 +16,7 @@ from engine.clients import EMPTY
 from engine.tube import Callback
 from model.errors import QueueError, failure
 from node.calls import argument, reply
+from node.config import Settings
 from wire.arguments import plain
 from wire.replies import values_reply
 
@@ -63,6 +64,32 @@ def load_callbacks(configured: Mapping[str, str]) -> dict[str, Callback]:
     return callbacks
 
 
+def functions(settings: Settings) -> Callable[[str], Callable[..., Any]]:
+    """`f(reference)`: one of the functions that declarations of tubes may name.
+
+    These are what `functions` of the configuration lists and what its own `tubes` name: whoever
+    may create tubes by a call does not get to run any function there is.
+    """
+    listed = [(reference, "functions") for reference in settings.functions]
+    for tube in settings.tubes:
+        features = tube.options.get("features")
+        named = [tube.options.get("worker"), features.get("id") if type(features) is dict else None]
+        what = f"tubes: {tube.name}"
+        listed += [(name, what) for name in named if type(name) is str and ":" in name]
+    found = {reference: load(reference, what) for reference, what in listed}
+    for reference, what in listed:
+        if not callable(found[reference]):
+            raise PluginError(f"{what}: {reference} is not a function")
+
+    def function(reference: str) -> Callable[..., Any]:
+        if reference not in found:
+            raise failure(f"{reference} is not one of `functions` of this node's configuration")
+        known: Callable[..., Any] = found[reference]
+        return known
+
+    return function
+
+
 def read_only_argument(args: bytes) -> bool | None:
     """`box.cfg{read_only = bool}`: the value, None when nothing is to change."""
     options = argument(plain(args), 0)
@@ -87,4 +114,12 @@ def value(ticket: int, result: Any) -> bytes:
     return values_reply(ticket >> 1, [result], bool(ticket & 1))
 
 
-__all__ = ["PluginError", "empty", "failure", "load_callbacks", "load_drivers", "value"]
+__all__ = [
+    "PluginError",
+    "empty",
+    "failure",
+    "functions",
+    "load_callbacks",
+    "load_drivers",
+    "value",
+]

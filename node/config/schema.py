@@ -112,6 +112,11 @@ class Settings(BaseSettings):
         "Functions told of each change of a tube's tasks.",
         "a map to module:function",
     )
+    functions: tuple[Reference, ...] = text(
+        (),
+        "Functions that tubes may name as worker or as giver of ids, beside those of tubes.",
+        "a list of module:function",
+    )
     tubes: tuple[Tube, ...] = text((), "Tubes to create at the start.", "a list of tubes")
     replication: Replication = Field(Replication(), description="Links to the peers.")
     queue: Queue = Field(Queue(), description="Settings of the module.")

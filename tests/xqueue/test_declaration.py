@@ -91,6 +91,10 @@ REFUSALS = [
         bare(fields=NO_RUNAT, features={**BARE, "keep": True, "zombie": True}),
         "features keep and zombie are mutually exclusive",
     ),
+    (bare(workers=2), "workers requires worker"),
+    (bare(worker="print"), "Wrong type for worker print: expected 'module:function'"),
+    (bare(worker="a:b", workers=0), "Wrong type for workers 0: expected 1 to 1000"),
+    (bare(worker="a:b"), "a:b: this node loads no functions"),
     (bare(max_attempts=3), "xqueue does not support option max_attempts"),
     (bare(compat="both"), "Invalid value of compat: both (expected fixed or strict)"),
 ]
