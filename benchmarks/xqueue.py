@@ -8,7 +8,6 @@ written. beanstalkd's puts stand beside it.
 
 from __future__ import annotations
 
-import gc
 import json
 import statistics
 import subprocess
@@ -29,6 +28,7 @@ from engine.clients import Client
 from engine.queue import Engine
 from engine.xqueue import RecordTube
 from model.record import encode_frame
+from node.recovered import settle_memory
 
 PRODUCERS = (1, 4, 8, 12, 24)
 WORKERS = 32
@@ -161,10 +161,7 @@ async def run(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dic
 
 
 if __name__ == "__main__":
-    # As a node does once it has loaded (node/main.py).
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 1_000)
+    settle_memory()
     with tempfile.TemporaryFile(buffering=0) as file:
         outcome = lives(int(sys.argv[1]), int(sys.argv[2]), file)  # type: ignore[arg-type]
     sys.stdout.write(json.dumps(outcome) + "\n")

@@ -6,7 +6,6 @@ Only this module knows everybody. `serve` returns the process's exit code.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import secrets
 import signal
@@ -30,7 +29,7 @@ from node.dialer import Dialer
 from node.logging import Logger
 from node.peer_status import master_of
 from node.peering import Peering
-from node.recovered import open_storage
+from node.recovered import open_storage, settle_memory
 from node.role import RoleKeeper, wished
 from node.shell import FeedSocket, Shell
 from node.snapshots import Snapshots, snapshot_now
@@ -181,7 +180,7 @@ class Node:
         await asyncio.wait((begun, ending), return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
             begun.result()
-            _settle_memory()
+            settle_memory()
             print(f"ready {host}:{port}", flush=True)
             self.logger.info(f"{settings.name} serves on {host}:{port} in state {self.core.state}")
         tasks.append(asyncio.create_task(self._housekeeping()))
@@ -224,8 +223,7 @@ class Node:
         With peers what is missing may come later: then the node serves once it has.
         """
         settings = self.settings
-        self.role.observers.append(self._create_tubes)
-        self.role.observers.append(self.workers.role_changed)
+        self.role.observers += [self._create_tubes, self.workers.role_changed]
         settled = await wished(self.role, settings.read_only, command=False)
         if not settled.ok and not settings.peers:
             raise StorageError(str(settings.data_dir), 0, f"cannot serve: {settled.reason}")
@@ -392,10 +390,3 @@ def _peer_tls(settings: Settings) -> ssl.SSLContext | None:
 
 def new_uuid() -> bytes:
     return uuid.uuid4().bytes
-
-
-def _settle_memory() -> None:
-    """What was loaded stays: keep the collector from walking over a million tasks again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 1_000)

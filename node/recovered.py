@@ -5,6 +5,7 @@ Joins storage's recovery with the engine's spaces. Refuses by name what does not
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -268,3 +269,10 @@ def _open(
             f"{time.perf_counter() - began:.2f} s"
         )
     return Storage(settings, engine, disk, recovered)
+
+
+def settle_memory() -> None:
+    """What was loaded stays: keep the collector from walking over a million tasks again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1_000)
