@@ -96,6 +96,11 @@ class Link:
         if len(self.failures) > FAILURES_MAX:
             self.failures.popitem(last=False)
 
+    def abandon(self, tube: str, task_id: int) -> None:
+        """Nobody will ask about this task again: still held at the next look, it is given back."""
+        self.held.pop((tube, task_id), None)
+        self._strays = True
+
     async def call(
         self,
         name: str,

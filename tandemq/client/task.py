@@ -218,10 +218,14 @@ class Task:
             await asyncio.wait({self._toucher})
         if self.ended:
             return
-        if error is None:
-            await self.ack()
-        else:
-            await self._give_back(error)
+        try:
+            if error is None:
+                await self.ack()
+            else:
+                await self._give_back(error)
+        finally:
+            if not self.ended and self._lost_by is None:
+                self.tube.link.abandon(self.tube.name, self.id)
 
     async def _give_back(self, error: BaseException) -> None:
         """The block failed: release or bury; never hides the block's own exception."""

@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
+from cluster_nodes import Member
 from cutter import Cutter
 
 import tandemq
@@ -25,19 +26,19 @@ async def state(client: tandemq.Client, tube: str, task_id: int) -> str:
 
 
 async def test_the_ttr_is_the_servers_and_counts_from_the_take(direct: tandemq.Client) -> None:
-    await direct.create_tube("learned", ttr=1.5)
+    await direct.create_tube("learned", ttr=2)
     tube = direct.tube("learned")
     await tube.put_many(["short", "own"])
     task, own = await taken(tube), await taken(tube)
-    assert task.ttr == 1.5
+    assert task.ttr == 2.0
     await asyncio.sleep(0.8)  # in hand, and more than half of it is gone
     async with task:
-        await asyncio.sleep(1.6)
+        await asyncio.sleep(1.7)
         assert await state(direct, "learned", 0) == "t"
     with pytest.raises(tandemq.LeaseLost):
         await own.ack()  # nobody touched that one
     await tube.put("x", ttr=100)
-    assert {(await taken(tube)).ttr for _ in range(2)} == {1.5, 100.0}
+    assert {(await taken(tube)).ttr for _ in range(2)} == {2.0, 100.0}
     assert (await taken(await tube_with(direct, "endless", "fifottl"))).ttr is None
 
 
@@ -140,6 +141,22 @@ async def test_a_deadline_around_a_block(client: tandemq.Client, cutter: Cutter)
         await working
     assert task.ended
     assert (await client.statistics("deadline"))["tasks"]["total"] == 0
+
+
+async def test_an_ack_that_found_no_node_leaves_nothing_taken(
+    node: Member, direct: tandemq.Client
+) -> None:
+    await tube_with(direct, "unacked", "fifo")
+    hasty = direct.tube("unacked", timeout=0.3)
+    for error in (None, KeyError("x")):
+        with pytest.raises(tandemq.Unavailable if error is None else KeyError):
+            async with await taken(hasty):
+                await asyncio.to_thread(node.role, True)
+                if error is not None:
+                    raise error
+        await asyncio.to_thread(node.role, False)
+    task = await taken(direct.tube("unacked"))
+    await task.ack()
 
 
 def cutter_has(client: tandemq.Client) -> bool:

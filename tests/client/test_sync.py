@@ -71,10 +71,10 @@ def test_a_block_acks_or_gives_back(client: tandemq.SyncClient) -> None:
 
 
 def test_a_plain_block_is_touched_and_told_of_its_loss(client: tandemq.SyncClient) -> None:
-    tube = client.create_tube("touched-s", ttr=0.6)
+    tube = client.create_tube("touched-s", ttr=1.2)
     tube.put("long")
     with taken(tube):
-        time.sleep(1.3)
+        time.sleep(1.8)
         assert client.statistics("touched-s")["tasks"]["taken"] == 1
     tube.put("lost")
     task = taken(tube)
