@@ -6,20 +6,19 @@ Helpers are those of the engine's and the compatibility tests.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tarantool
 
 from tests.engine.engine_bench import assert_replica_agrees
+from tests.queue15.client15 import Client, Connect
 from tests.queue15.queue15_bench import Calls, make
 from tests.queue15.server15 import Dialects
 
 # The harness of the cluster's tests.
 sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
-
-Connect = Callable[..., tarantool.Connection]
 
 
 @pytest.fixture
@@ -51,3 +50,13 @@ def dial(server15: Dialects) -> Iterator[Connect]:
     yield open_one
     for connection in opened:
         connection.close()
+
+
+@pytest.fixture
+def client(dial: Connect) -> Client:
+    return Client(dial())
+
+
+@pytest.fixture
+def other(dial: Connect, client: Client) -> Client:
+    return Client(dial(), client.tube)

@@ -3,69 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import asynctnt
 import pytest
-import tarantool
 from tarantool.error import DatabaseError
 
-Connect = Callable[..., tarantool.Connection]
-HEX = re.compile(r"[0-9a-f]{32}")
-MISSING = "f" * 32
-
-
-class Client:
-    """Calls on space 0 by one connection, in a tube of the test's own."""
-
-    def __init__(self, connection: tarantool.Connection, tube: str | None = None) -> None:
-        self.connection = connection
-        self.tube = tube or f"t{uuid.uuid4().hex}"
-
-    def __call__(self, name: str, *args: Any) -> Any:
-        """The one value of a reply, None for an empty one, `! text` for an error."""
-        try:
-            data = self.connection.call(f"queue.{name}", list(args)).data
-        except DatabaseError as error:
-            assert error.args[0] in (32, 36), error.args
-            return f"! {error.args[1]}"
-        assert len(data) <= 1
-        return data[0] if data else None
-
-    def put(self, *data: Any, pri: Any = 0, name: str = "put", **times: Any) -> str:
-        given = [times.get(option, 0) for option in ("delay", "ttl", "ttr")]
-        reply = self(name, 0, self.tube, *given, pri, *data)
-        assert HEX.fullmatch(reply[0]), reply
-        return str(reply[0])
-
-    def take(self, timeout: Any = 0) -> Any:
-        return self("take", 0, self.tube, timeout)
-
-    def in_state(self, state: str) -> str:
-        """A fresh task of this connection in that state."""
-        ident = self.put("x", delay=1000 if state == "delayed" else 0)
-        if state in ("taken", "buried", "done"):
-            assert self.take()[0] == ident
-        if state in ("buried", "done"):
-            self("bury" if state == "buried" else "done", 0, ident, *["x"] * (state == "done"))
-        assert self("peek", 0, ident)[2] == state
-        return ident
-
-
-@pytest.fixture
-def client(dial: Connect) -> Client:
-    return Client(dial())
-
-
-@pytest.fixture
-def other(dial: Connect, client: Client) -> Client:
-    return Client(dial(), client.tube)
-
+from tests.queue15.client15 import HEX, MISSING, Client, Connect
 
 REPLIES = [
     ("put", ("T", 0, 0, 0, 0, "a", {"b": [1, None]}), ["T", "ready", "a", {"b": [1, None]}]),
