@@ -40,7 +40,8 @@ PLAIN_FLAGS = frozenset(
 )
 #: Variables of the command line and of container platforms that are none of the configuration's.
 _OTHER_VARIABLES = re.compile(
-    r"TANDEMQ_(SERVER|USER|PASSWORD|CONFIG|(\w+_)?SERVICE_(HOST|PORT\w*)|(\w+_)?PORT(_\d+_\w+)?)"
+    r"TANDEMQ_(SERVER|USER|PASSWORD|CONFIG|ADMIN_SERVER|ADMIN_TOKEN"
+    r"|(\w+_)?SERVICE_(HOST|PORT\w*)|(\w+_)?PORT(_\d+_\w+)?)"
 )
 _SECRET = frozenset({"password_hash", "chap_sha1", "pap_sha256"})
 _SHOWN_MAX = 60

@@ -33,8 +33,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path, metavar="DIR", help="keep data there (else temporary)")
     parser.add_argument("--wal-mode", choices=("write", "fsync"), default="write")
     parser.add_argument("--ack", choices=("local", "pair"), default="local")
-    parser.add_argument("--any-ports", action="store_true", help="free ports instead of 3301 ...")
+    ports = parser.add_mutually_exclusive_group()
+    ports.add_argument("--any-ports", action="store_true", help="free ports instead of 3301 ...")
+    ports.add_argument(
+        "--ports",
+        type=_four,
+        default=PORTS,
+        metavar="A,B,C,D",
+        help="of both nodes, of both admins",
+    )
     return parser
+
+
+def _four(text: str) -> tuple[int, ...]:
+    """Four ports. Raises ArgumentTypeError."""
+    words = text.split(",")
+    if len(words) != len(PORTS) or not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} are not four ports A,B,C,D")
+    return tuple(map(int, words))
 
 
 def run(argv: list[str]) -> int:
@@ -56,8 +72,8 @@ def run(argv: list[str]) -> int:
 
 async def _stay(options: argparse.Namespace, directory: Path) -> None:
     if not options.any_ports:
-        _need(PORTS)
-    ports = (None,) * len(PORTS) if options.any_ports else PORTS
+        _need(options.ports)
+    ports = (None,) * len(PORTS) if options.any_ports else options.ports
     async with cluster(
         directory, wal_mode=options.wal_mode, ack=options.ack, ttr=300, ports=ports
     ) as members:

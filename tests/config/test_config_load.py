@@ -212,7 +212,7 @@ def test_variables_of_others_are_left_alone() -> None:
     env = {
         "TANDEMQ_SERVER": "x", "TANDEMQ_PASSWORD": "x", "TANDEMQ_SERVICE_HOST": "x",
         "TANDEMQ_PORT_3301_TCP_ADDR": "x", "TANDEMQ_A_SERVICE_PORT_IPROTO": "1",
-        "TANDEMQ_SECRET": "x",
+        "TANDEMQ_SECRET": "x", "TANDEMQ_ADMIN_SERVER": "x", "TANDEMQ_ADMIN_TOKEN": "x",
     }  # fmt: skip
     settings = Settings.load(None, {"admin_token_env": "TANDEMQ_SECRET"}, env)
     assert settings.admin_token_env == "TANDEMQ_SECRET"
