@@ -47,6 +47,14 @@ def test_bad_options(words: list[str], text: str, capsys: pytest.CaptureFixture[
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["--ports", "1,2,3"], ["--ports", "a,b,c,d"]])
+def test_bad_ports(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["cluster", *words])
+    assert ended.value.code == 2
+    assert f"'{words[1]}' are not four ports A,B,C,D" in capsys.readouterr().err
+
+
 def test_a_small_frontier_ends_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "urls.txt"
     urls = [f"https://host{n % 7}.example/{n}" for n in range(300)]
