@@ -31,6 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = ("3301", "3302", "8081", "8082")
 COMMAND_SECONDS = 60.0
+END_SECONDS = 60.0
 REPEAT_SECONDS = 0.3
 AGAIN_SECONDS = 1.0
 _ITEM = re.compile(
@@ -289,7 +290,7 @@ class Reader:
                 if b"<title>" not in answer.read():
                     raise self.failed(step, values["opens"], "a page", "something else")
         elif "interrupts" in values:
-            self.terminal(values["interrupts"]).interrupt(COMMAND_SECONDS)
+            self.terminal(values["interrupts"]).interrupt(END_SECONDS)
         elif step.title is not None:
             (self.directory / step.title).write_text(self.outward(step.text), encoding="utf-8")
         else:
