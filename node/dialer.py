@@ -107,7 +107,10 @@ class Dialer:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(ANSWER_SECONDS):
             _, socket = await loop.create_connection(
-                lambda: PeerSocket(self.peering.window_bytes),
+                lambda: PeerSocket(
+                    self.peering.window_bytes,
+                    self.peering.settings.replication.ack == "local",
+                ),
                 host.strip("[]"),
                 int(port),
                 ssl=self.tls,
@@ -162,16 +165,27 @@ def close_soon(transport: Any) -> None:
     asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
 
 
+#: A read that follows the one before within so many seconds is followed by a rest of so many.
+BUSY_SECONDS, REST_SECONDS = 0.001, 0.002
+
+
+#: A read of so many bytes is of a backlog: go on at once.
+RESTLESS_BYTES = 65_536
+
+
 class PeerSocket(asyncio.Protocol):
     """One outgoing connection: first read by the log-in, then by the link."""
 
-    def __init__(self, window_bytes: int) -> None:
+    def __init__(self, window_bytes: int, rests: bool = False) -> None:
+        """`rests`: nobody waits for each confirmation, so that frames may be read in groups."""
         self.link: Follow | None = None
         self.ended = asyncio.Event()
         self._high = 2 * window_bytes
         self._buffer = bytearray()
         self._more = asyncio.Event()
         self._gone = False
+        self._rests = rests
+        self._busy_until = 0.0
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -204,6 +218,22 @@ class PeerSocket(asyncio.Protocol):
             self._more.set()
         else:
             self.link.receive(data)
+            if self._rests and len(data) < RESTLESS_BYTES:
+                self._rest()
+
+    def _rest(self) -> None:
+        """While much comes, read every few milliseconds only: what came meanwhile costs less."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now < self._busy_until and not self._gone and not self.transport.is_closing():
+            self.transport.pause_reading()
+            loop.call_later(REST_SECONDS, self._read_on)
+            now += REST_SECONDS
+        self._busy_until = now + BUSY_SECONDS
+
+    def _read_on(self) -> None:
+        if not self._gone and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from model.record import FrameHeader
 from replication.applier import Applier
 from replication.codec import MessageDecoder, encode
-from replication.decisions import Idle, Refused, Resubscribe
+from replication.decisions import Append, Decision, Idle, Refused, Resubscribe
 from replication.followed import FollowedLog
 from replication.messages import (
     AGAIN,
@@ -25,6 +25,7 @@ from replication.messages import (
     Ask,
     Bye,
     Fence,
+    Frame,
     Handoff,
     Heartbeat,
     Hello,
@@ -80,10 +81,9 @@ class Link:
             for message in self.decoder.feed(data):
                 self.take(message)
                 if self.ended:
-                    return
+                    break
         except LinkError as error:
             self.end(error.code, error.reason)
-            return
         self.taken()
 
     def take(self, message: Message) -> None:
@@ -325,6 +325,12 @@ class Follow(Link):
 
     def take(self, message: Message) -> None:
         peering, applier = self.peering, self.applier
+        if type(message) is Frame:
+            # Nearly every message: the log goes on.
+            decisions = applier.receive(message, peering.mono(), 0)
+            self.peer_lsn = applier.upstream_last
+            self._decided(decisions)
+            return
         decisions = applier.receive(message, peering.mono(), peering.own_clock())
         if isinstance(message, Heartbeat):
             self.beat = message
@@ -339,8 +345,21 @@ class Follow(Link):
             peering.peer_changed()
             if self.ended:
                 return
+        self._decided(decisions)
+        if self.ended:
+            return
+        if isinstance(message, (Heartbeat, Handoff)):
+            peering.peer_changed()
+        if self.probe and applier.feeding:
+            # Whoever feeds a node that reigns does not know its term yet, or is ahead of it.
+            self.end(STOPPING, f"{peering.settings.name} reigns, it follows nobody")
+
+    def _decided(self, decisions: list[Decision]) -> None:
         for decision in decisions:
-            if isinstance(decision, Resubscribe):
+            if type(decision) is Append:
+                if not self.probe:
+                    self.peering.replica.append(self, decision)
+            elif isinstance(decision, Resubscribe):
                 self.again = True
                 self.end(AGAIN, decision.reason)
             elif isinstance(decision, Refused):
@@ -349,21 +368,17 @@ class Follow(Link):
             elif isinstance(decision, Idle):
                 self.problem = ""
             elif not self._only_told(decision):
-                peering.replica.carry_out(self, decision)
+                self.peering.replica.carry_out(self, decision)
             if self.ended:
                 return
-        if isinstance(message, (Heartbeat, Handoff)):
-            peering.peer_changed()
-        if self.probe and applier.feeding:
-            # Whoever feeds a node that reigns does not know its term yet, or is ahead of it.
-            self.end(STOPPING, f"{peering.settings.name} reigns, it follows nobody")
 
     def _only_told(self, decision: object) -> bool:
         """Done here already, or nothing a node that reigns would do."""
         return self.probe and not self.peering.replica.harmless(decision)
 
     def taken(self) -> None:
-        if not self.probe:
+        self.peering.replica.settle(self)
+        if not self.probe and not self.ended:
             self.peering.wal.committed(self.applier.log.commit_lsn)
         self.confirm()
 

@@ -41,6 +41,8 @@ class Replica:
         self.acked_mark = 0
         self.log = self.own_log()
         self._busy: Follow | None = None
+        #: Frames were written since the writer was last told.
+        self._fresh = False
 
     def own_log(self) -> FollowedLog:
         """The log as it is now, for a node that begins to follow or asks who reigns."""
@@ -79,12 +81,29 @@ class Replica:
         """Whether a node that reigns may hear of it."""
         return isinstance(decision, (d.SeenTerm, d.HandedOff, d.Asked))
 
+    def append(self, link: Follow, frame: d.Append) -> None:
+        """Write and apply one frame. `settle` is to follow, once for all that one read brought."""
+        self._busy = link
+        try:
+            self._append(frame)
+        except StorageError as error:
+            self.wal.fail(error)
+        finally:
+            self._busy = None
+
+    def settle(self, link: Follow) -> None:
+        """What was appended counts: it is durable, or is synced next."""
+        if self._fresh:
+            self._fresh = False
+            self._busy = link
+            self.wal.reached()
+            self._busy = None
+
     def carry_out(self, link: Follow, decision: d.Decision) -> None:
+        self.settle(link)
         self._busy = link
         try:
             match decision:
-                case d.Append():
-                    self._append(decision)
                 case d.SeenTerm():
                     self.peering.seen_term(
                         decision.number, decision.id, decision.writable, link.name
@@ -131,28 +150,27 @@ class Replica:
             self.say(f"joined cluster {welcome.cluster_id.hex()} of {welcome.node_name}")
 
     def _append(self, frame: d.Append) -> None:
-        core, engine, header = self.core, self.core.engine, frame.header
-        log = self.peering.log
-        if frame.opens_term or log.term is None:
-            log.open_term(tuple(frame.term), header.first_lsn)
-        time_us = frame.records[-1][0]
-        if not self.wal.append(frame.data, header.first_lsn, header.last_lsn, time_us):
+        data, header, records, term, opens_term = frame
+        core, engine, log = self.core, self.core.engine, self.peering.log
+        if opens_term or log.term is None:
+            log.open_term(tuple(term), header.first_lsn)
+        time_us, last_lsn = records[-1][0], header.last_lsn
+        if not self.wal.append(data, header.first_lsn, last_lsn, time_us):
             return
-        apply = engine.store.apply
+        self._fresh = True
         try:
-            for record in frame.records:
-                apply(record[3])
+            engine.store.apply_all(records)
         except ApplyError as error:
             raise StorageError(
                 self.storage.disk.where,
                 0,
                 f"records from LSN {header.first_lsn} on, of the upstream, do not fit: {error}",
             ) from error
-        engine.lsn = header.last_lsn
+        engine.lsn = last_lsn
         engine.now = max(engine.now, time_us)
-        core.term, core.term_id = frame.term.number, frame.term.id
-        self.log.applied(header.last_lsn)
-        self.wal.appended(frame.data, header.last_lsn)
+        core.term, core.term_id = term.number, term.id
+        self.log.applied(last_lsn)
+        self.wal.appended(data, last_lsn)
 
     def _snapshot_part(self, link: Follow, part: d.Decision) -> None:
         storage = self.storage

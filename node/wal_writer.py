@@ -124,9 +124,12 @@ class WalWriter:
         return True
 
     def appended(self, frame: bytes, last_lsn: int) -> None:
-        """A frame of an upstream was written and its records applied."""
+        """A frame of an upstream was written and its records applied; `reached` is to follow."""
         for listener in list(self.listeners):
             listener(frame, last_lsn)
+
+    def reached(self) -> None:
+        """The frames of an upstream that one read brought are all written."""
         self._reached()
         if self.mode == "fsync":
             self._sync()

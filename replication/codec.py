@@ -37,6 +37,7 @@ _HELLO_TYPE = _TYPE_OF[Hello]
 # FRAME is written without the packer: length | array(3) | type | bin8(16) term id | bin32 data.
 _FRAME_PREFIX = struct.Struct(f">IBBBB{ID_BYTES}sBI")
 _FRAME_FIXED = _FRAME_PREFIX.size - LENGTH.size
+_FRAME_MARKS = (0x93, _FRAME_TYPE, 0xC4, ID_BYTES, 0xC6)
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
 
@@ -114,6 +115,20 @@ class MessageDecoder:
         if len(buffer) - start < length:
             self._drop_read()
             return None
+        message: Message
+        if length >= _FRAME_FIXED:
+            # Nearly every message is a FRAME as `frame_prefix` writes it.
+            _, array, kind, bin8, id_bytes, term_id, bin32, size = _FRAME_PREFIX.unpack_from(
+                buffer, at
+            )
+            known = (array, kind, bin8, id_bytes, bin32, size) == (
+                *_FRAME_MARKS,
+                length - _FRAME_FIXED,
+            )
+            if known:
+                message = Frame(term_id, bytes(buffer[start + _FRAME_FIXED : start + length]))
+                self._at = start + length
+                return message
         with memoryview(buffer) as view, view[start : start + length] as body:
             message = decode_message(body)
         self._at = start + length

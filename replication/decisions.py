@@ -6,13 +6,13 @@ Plain values; the owner writes, applies, cuts and closes. Nothing here decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from model.record import FrameHeader, Record
 from replication.lineage import Lineage, Term
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append these bytes to the log, then apply `records` to the spaces.
 
     opens_term: the log must be opened for `term` first. When it is done: `FollowedLog.applied`,

@@ -208,16 +208,19 @@ class Space:
 
     def put(self, row: Row) -> None:
         """Insert or replace, leaving no trail."""
-        key_of = self.key_of
-        key = row[0] if key_of is None else key_of(row)
-        old = self.rows.get(key)
-        self.rows[key] = row
-        if key_of is None and type(key) is int and key >= self.next_id:
-            self.next_id = key + 1
-        if old is None:
+        key_of, rows = self.key_of, self.rows
+        if key_of is None:
+            key = row[0]
+            if type(key) is int and key >= self.next_id:
+                self.next_id = key + 1
+        else:
+            key = key_of(row)
+        if key not in rows:
+            rows[key] = row
             for index in self.indexes:
                 index.added(row)
         else:
+            old, rows[key] = rows[key], row
             for index in self.indexes:
                 index.changed(old, row)
 
@@ -230,16 +233,19 @@ class Space:
             index.removed(old)
         return True
 
-    def assign(self, key: Any, pairs: Sequence[Any]) -> bool:
-        """Set fields of a row if it is there, leaving no trail; tells whether it was."""
-        old = self.rows.get(key)
-        if old is None:
+    def assign(self, key: Any, pairs: Sequence[Any], start: int = 0) -> bool:
+        """Set fields of a row if it is there, leaving no trail; tells whether it was.
+
+        pairs: from `start` on number and value of each field.
+        """
+        rows = self.rows
+        if key not in rows:
             return False
-        fields = list(old)
-        for at in range(0, len(pairs), 2):
+        old = rows[key]
+        fields = [*old]
+        for at in range(start, len(pairs), 2):
             fields[pairs[at]] = pairs[at + 1]
-        new = tuple(fields)
-        self.rows[key] = new
+        rows[key] = new = (*fields,)
         for index in self.indexes:
             index.changed(old, new)
         return True

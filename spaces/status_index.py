@@ -84,7 +84,21 @@ class StatusIndex(Index):
             del self.delayed[row[0]]
 
     def changed(self, old: Row, new: Row) -> None:
-        if old[1] != new[1]:
+        was, now = old[1], new[1]
+        if was == now:
+            return
+        if was == "r" and now == "t":
+            # What a replica sees most.
+            self.ready_count -= 1
+            ready, pri = self.ready, self.pri
+            if ready and ready[0] == (
+                old[0] if not pri or not old[pri] else old[pri] << ID_BITS | old[0]
+            ):
+                heappop(ready)
+            elif len(ready) > 2 * self.ready_count + 64:
+                self._compact()
+            self.taken[new[0]] = None
+        else:
             self.removed(old)
             self.added(new)
 
