@@ -74,7 +74,7 @@ class Driver(ABC):
     lanes: ClassVar[bool] = False
     lane_field: ClassVar[int] = 2
     #: Whether it keeps records of a layout of their own, see `drivers.xqueue`: then the calls of
-    #: `box.space.NAME` are served, and `take_one`, `edit`, `finish`, `ready` are asked for.
+    #: `box.space.NAME` are served, and `take_one`, `finish`, `ready` are asked for.
     records: ClassVar[bool] = False
     #: Largest number of tasks, all states counted; 0 = no limit. A put beyond it waits.
     capacity: int = 0

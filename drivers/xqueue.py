@@ -148,61 +148,81 @@ class XQueue(Driver):
         space.update(key, row, new, op)
         return new
 
-    def _set(self, row: Row, status: str, runat: int, kind: str, expires: int) -> Row:
-        key = row[0]
-        new = (key, status, runat, kind, expires, *row[FIRST_OTHER:])
+    def _set(
+        self, row: Row, status: str, runat: int, kind: str, expires: int, updates: Any = None
+    ) -> Row:
+        """Status and deadline of a record, and update operations in the same step."""
+        key, rest, more = row[0], row[FIRST_OTHER:], ()
+        if updates:
+            rest, more = self._edited(row, updates)
+        new = (key, status, runat, kind, expires, *rest)
         space = self.space
-        space.update(
-            key,
-            row,
-            new,
-            (SET, space.id, key, 1, status, RUNAT, runat, KIND, kind, EXPIRES, expires),
-        )
+        op = (SET, space.id, key, 1, status, RUNAT, runat, KIND, kind, EXPIRES, expires, *more)
+        space.update(key, row, new, op)
         return new
 
-    def edit(self, key: Any, updates: Any) -> Row:
-        """Apply update operations to a record; status and runat stay what they are."""
-        row = self.space.rows[key]
-        if updates is None or updates == [] or updates == {}:
-            return row
-        layout = self.layout
-        fields = layout.view(row)
-        found = xqueue_updates.apply(fields, layout.names, updates)
+    def _edited(self, row: Row, updates: Any) -> tuple[Row, tuple[Any, ...]]:
+        """What the operations make of the fields a row keeps as they are; the pairs of its SET."""
+        layout, key = self.layout, row[0]
+        found = xqueue_updates.apply(layout.view(row), layout.names, updates)
         if found[layout.pk] != key or type(found[layout.pk]) is not type(key):
             raise DriverMisuse(
                 "Attempt to modify a tuple field which is part of primary index in space "
                 f"'{self.space.name}'",
                 xqueue_updates.ER_UPDATE_PRIMARY,
             )
-        new = (*row[:FIRST_OTHER], *layout.rest(found))
-        pairs = [
-            part
-            for at in range(FIRST_OTHER, len(new))
-            if new[at] != row[at] or type(new[at]) is not type(row[at])
-            for part in (at, new[at])
-        ]
-        if pairs:
-            self.space.update(key, row, new, (SET, self.space.id, key, *pairs))
-        return new
+        rest = layout.rest(found)
+        pairs: list[Any] = []
+        for at, value in enumerate(rest, FIRST_OTHER):
+            if value != row[at] or type(value) is not type(row[at]):
+                pairs += (at, value)
+        return rest, tuple(pairs)
 
-    def finish(self, key: Any, delay: int | None, now: int) -> tuple[Row, bool]:
-        """What an ack does: remove, keep, or keep for a while. (row, whether it is gone)."""
-        if self.removes:
+    def _edit(self, key: Any, updates: Any) -> None:
+        """Update operations alone; status and runat stay what they are."""
+        row = self.space.rows[key]
+        rest, pairs = self._edited(row, updates)
+        new = (*row[:FIRST_OTHER], *rest)
+        self.space.update(key, row, new, (SET, self.space.id, key, *pairs))
+
+    def finish(
+        self, key: Any, delay: int | None, now: int, updates: Any = None
+    ) -> tuple[Row, bool]:
+        """What an ack does: remove, keep, or keep for a while. (row, whether it is gone).
+
+        As in the original a record that goes is updated first, one that stays in the same step.
+        """
+        if self.removes and not updates:
             return self.space.delete(key), True
         row = self.space.rows[key]
         if "keep" in self.features:
-            return self._set(row, "d", 0, "", 0), False
+            return self._set(row, "d", 0, "", 0, updates), False
         if delay is None:
             delay = self.zombie
-        if delay is None:
+        if delay is None or self.removes:
             # "otherwise only if set delay during ack", says the documentation of the feature.
+            if updates:
+                self._edit(key, updates)
             return self.space.delete(key), True
-        return self._set(row, "z", max(1, now + delay), "z", 0), False
+        return self._set(row, "z", max(1, now + delay), "z", 0, updates), False
 
-    def ready(self, key: Any, delay: int | None, ttl: int | None, left: int, now: int) -> Row:
+    def ready(
+        self,
+        key: Any,
+        delay: int | None,
+        ttl: int | None,
+        left: int,
+        now: int,
+        updates: Any = None,
+    ) -> Row:
         """Any state to ready, or waiting; `left` is the end of life where nothing else says."""
         row = self.space.rows[key]
-        return self._set(row, *self._ready_at(delay, ttl, left, now))
+        return self._set(row, *self._ready_at(delay, ttl, left, now), updates)
+
+    def set_aside(self, key: Any, updates: Any) -> Row:
+        """`bury` with update operations."""
+        row = self.space.rows[key]
+        return self._set(row, "!", 0, "", row[EXPIRES], updates)
 
     def more_time(self, key: Any, increment: int) -> Row:
         """touch: a ttr or ttl that runs gets longer; where none runs nothing changes."""
@@ -232,8 +252,7 @@ class XQueue(Driver):
         return self._set(row, "r", row[EXPIRES], "x" if row[EXPIRES] else "", row[EXPIRES])
 
     def bury(self, task_id: Any, now: int) -> Row:
-        row = self.space.rows[task_id]
-        return self._set(row, "!", 0, "", row[EXPIRES])
+        return self.set_aside(task_id, None)
 
     def kick(self, count: int, now: int) -> list[Row]:
         found: list[Row] = []

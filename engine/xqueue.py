@@ -239,14 +239,14 @@ class RecordTube(Tube):
         owner = taken.rows.get((self.id, key))
         if owner is None or owner[3] != session:
             self._owned(client, argument)
-        delay = None
+        delay = updates = None
         if attr:
             attr = options(attr)
             delay = us("delay", attr.get("delay"))
             if delay is not None and "zombie" not in records.features:
                 raise failure("Feature zombie is not enabled")
-            records.edit(key, attr.get("update"))
-        row, gone = records.finish(key, delay, self.engine.now)
+            updates = attr.get("update")
+        row, gone = records.finish(key, delay, self.engine.now, updates)
         taken.disown(self.id, key)
         self.calls["ack"] += 1
         self.done += 1
@@ -262,9 +262,8 @@ class RecordTube(Tube):
         attr = options(attr)
         delay, ttl = self.times(attr)
         key = row[0]
-        self.records.edit(key, attr.get("update"))
         left = 0 if delay is None else row[EXPIRES]
-        row = self.records.ready(key, delay, ttl, left, self.engine.now)
+        row = self.records.ready(key, delay, ttl, left, self.engine.now, attr.get("update"))
         self.taken.disown(self.id, key)
         self.calls["release"] += 1
         self.engine.commit(KIND_RELEASE, client.session)
@@ -274,8 +273,7 @@ class RecordTube(Tube):
     def bury_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
         key = row[0]
-        self.records.edit(key, options(attr).get("update"))
-        row = self.records.bury(key, self.engine.now)
+        row = self.records.set_aside(key, options(attr).get("update"))
         self.taken.disown(self.id, key)
         self.calls["bury"] += 1
         self.engine.commit(KIND_BURY, client.session)

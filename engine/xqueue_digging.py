@@ -41,8 +41,7 @@ def dig(tube: RecordTube, client: Client, argument: Any, attr: Any = None) -> An
 def _dug(
     tube: RecordTube, key: Any, attr: dict[str, Any], delay: int | None, ttl: int | None
 ) -> Row:
-    tube.records.edit(key, attr.get("update"))
-    return tube.records.ready(key, delay, ttl, 0, tube.engine.now)
+    return tube.records.ready(key, delay, ttl, 0, tube.engine.now, attr.get("update"))
 
 
 def _commit(tube: RecordTube, client: Client, rows: list[Row]) -> None:

@@ -229,7 +229,7 @@ class XQueueMachine(RuleBasedStateMachine):
 
 
 XQueueMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=80, stateful_step_count=40, deadline=None, print_blob=True
 )
 TestXQueue = XQueueMachine.TestCase
 
@@ -264,7 +264,7 @@ def test_a_long_walk(seed: int) -> None:
         machine.restart: 1,
         machine.promotion: 1,
     }
-    for step in chance.choices(list(steps), list(steps.values()), k=2500):
+    for step in chance.choices(list(steps), list(steps.values()), k=1600):
         step()
         machine.same()
     machine.teardown()
