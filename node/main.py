@@ -309,7 +309,9 @@ class Node:
         token = os.environ.get(settings.admin_token_env) if settings.admin_token_env else None
         try:
             self.admin_server = AdminServer(
-                self.backend, AdminConfig(host, port, token, tls), self.report
+                self.backend,
+                AdminConfig(host, port, token, tls, settings.admin_hosts),
+                self.report,
             )
         except AdminRefused as error:
             raise plugins.PluginError(str(error)) from error

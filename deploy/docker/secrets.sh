@@ -6,7 +6,8 @@ cd "$(dirname "$0")"
 umask 077
 mkdir -p secrets/tls
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 825 \
-    -subj "/CN=tandemq" -addext "subjectAltName=DNS:node-a,DNS:node-b,DNS:localhost" \
+    -subj "/CN=tandemq" \
+    -addext "subjectAltName=DNS:node-a,DNS:node-b,DNS:toxiproxy,DNS:localhost,IP:127.0.0.1" \
     -keyout secrets/tls/key.pem -out secrets/tls/cert.pem 2>/dev/null
 word() { openssl rand -hex 24; }
 token=$(word)

@@ -32,12 +32,13 @@ from node.config.sections import (
     Wal,
     text,
 )
-from node.config.units import Address, CallPattern, Reference
+from node.config.units import Address, CallPattern, Host, Reference
 
 ENV_PREFIX = "TANDEMQ_"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 
 Words = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(units.words)]
+Hosts = Annotated[tuple[Host, ...], NoDecode, BeforeValidator(units.words)]
 Guest = Annotated[tuple[CallPattern, ...], NoDecode, BeforeValidator(units.parse_guest)]
 
 
@@ -84,6 +85,12 @@ class Settings(BaseSettings):
         "loopback.",
         "name of a variable, null",
         pattern=VARIABLE,
+    )
+    admin_hosts: Hosts = text(
+        (),
+        "Further names the admin API is asked by (of a service, of a proxy), beside its address "
+        "and localhost; a request whose Host is another is refused.",
+        "names or addresses of hosts, without port",
     )
     data_dir: Path = text(Path("data"), "Log and snapshots; made if missing.", "a directory")
     read_only: bool = text(False, "Start as a replica, in state WAITING.", "true, false")

@@ -133,6 +133,16 @@ def _address(text: str) -> str:
     return text.strip()
 
 
+def _host(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text.strip().strip("[]")))
+    except ValueError:
+        pass
+    if not _HOST.fullmatch(text.strip()):
+        raise ValueError("is not the name of a host, without port")
+    return text.strip().lower()
+
+
 def _reference(text: str) -> str:
     if not _REFERENCE.fullmatch(text):
         raise ValueError("is not of the form module:name")
@@ -194,6 +204,7 @@ Bytes = Annotated[int, BeforeValidator(parse_bytes)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 Count = Annotated[int, BeforeValidator(parse_count)]
 Address = Annotated[str, AfterValidator(_address)]
+Host = Annotated[str, AfterValidator(_host)]
 Reference = Annotated[str, AfterValidator(_reference)]
 CallPattern = Annotated[str, AfterValidator(_call_pattern)]
 ChapHash = Annotated[bytes, BeforeValidator(parse_chap), WithJsonSchema({"type": "string"})]

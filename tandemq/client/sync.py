@@ -64,9 +64,15 @@ class SyncTask:
         self.attempt = task.attempt
         self.ttr = task.ttr
         self.reason = task.reason
+        self.headers = task.headers
 
     def __repr__(self) -> str:
         return repr(self.task)
+
+    @property
+    def trace_context(self) -> Any:
+        """As Task.trace_context."""
+        return self.task.trace_context
 
     @property
     def is_lost(self) -> bool:

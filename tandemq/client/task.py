@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.client.errors import LeaseLost, Refused, TandemError, Unavailable, Unknown
 from tandemq.client.link import NOT_TAKEN
+from tandemq.client.trace import context_of, traced
 
 if TYPE_CHECKING:
     from tandemq.client.tube import Tube
@@ -45,6 +46,8 @@ class Task:
         self.ttr: float | None = told.get("ttr") if tube.ttr is None else tube.ttr or None
         #: Why the last attempt failed, where the tube counts them.
         self.reason: str | None = told.get("reason")
+        #: What the producer sent along, `traceparent` among them where it was traced.
+        self.headers: dict[str, str] = told.get("headers", {})
         self.ended = False
         self._told = told
         self._since = asyncio.get_running_loop().time()
@@ -56,6 +59,14 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.id} of {self.tube.name}, attempt {self.attempt}>"
+
+    @property
+    def trace_context(self) -> Any:
+        """The producer's OpenTelemetry context, for `start_as_current_span(..., context=...)`.
+
+        None without `opentelemetry-api` or headers.
+        """
+        return context_of(self.headers)
 
     async def ack(self) -> None:
         """Done. Repeated until known: gone from the tube after a lost answer counts as done.
@@ -70,7 +81,8 @@ class Task:
         None if it counted and the answer with the ids was lost. Raises LeaseLost, Unavailable,
         Unknown, and Refused (a tube that is not there, is full or paused): nothing was changed.
         """
-        args = [self.id, [list(one) for one in puts], {"token": self.token}]
+        rows = [[*one[:2], options] if (options := traced(*one[2:])) else [*one] for one in puts]
+        args = [self.id, rows, {"token": self.token}]
         answer = await self._end("finish", args)
         return None if answer is None else list(answer[0])
 

@@ -10,6 +10,7 @@ from typing import Any
 from tandemq.client.errors import Refused, TandemError, Unavailable, Unknown
 from tandemq.client.link import Link
 from tandemq.client.task import Task
+from tandemq.client.trace import traced
 
 log = logging.getLogger("tandemq")
 FOR_EVER = 3600.0
@@ -77,7 +78,8 @@ class Tube:
 
         With a `key`, further puts of it within `window` seconds answer with the first task's id,
         and an unanswered put is repeated until `timeout`. `wait`: seconds to wait for room in a
-        tube with `overflow = "wait"`. Raises Refused (full, paused, no right ...), Unavailable,
+        tube with `overflow = "wait"`. The current OpenTelemetry context goes along, if
+        `opentelemetry-api` is installed and no `headers` are given. Raises Refused (full, paused, no right ...), Unavailable,
         Unknown, and TypeError for data that MessagePack cannot hold.
         """
         if key is not None:
@@ -88,6 +90,7 @@ class Tube:
             raise ValueError("window without a key")
         if wait > 0:
             options["timeout"] = wait
+        options = traced(options)
         args = [data, options] if options else [data]
         answer = await self.call("put", args, timeout=timeout, repeat=key is not None, wait=wait)
         if not answer or answer[0] is None:
@@ -113,6 +116,7 @@ class Tube:
             rows = [[*row, {"key": key}] for row, key in zip(rows, keys, strict=True)]
         if not rows:
             return []
+        options = traced(options)
         args: list[Any] = [rows, options] if options else [rows]
         answer = await self.call("put_many", args, timeout=timeout, repeat=keys is not None)
         return [int(number) for number in answer[0]]

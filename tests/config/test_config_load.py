@@ -82,6 +82,11 @@ FILE_MISTAKES = [
     ("admin: 127.0.0.1:3301", "admin: 127.0.0.1:3301 is already the address of listen"),
     ("admin: '0.0.0.0:1'\nadmin_token_env: T", "admin: off loopback 0.0.0.0:1 needs tls"),
     (
+        "admin_hosts: [queue.internal, 'queue.internal:8081']",
+        "admin_hosts[1]: queue.internal:8081 is not the name of a host, without port"
+        " (accepted: names or addresses of hosts, without port)",
+    ),
+    (
         "guest: all\nlisten: '0.0.0.0:1'",
         "guest: all is refused on 0.0.0.0:1, which other machines"
         " can reach: name users, or set allow_open",
