@@ -78,9 +78,9 @@ class Tube:
 
         With a `key`, further puts of it within `window` seconds answer with the first task's id,
         and an unanswered put is repeated until `timeout`. `wait`: seconds to wait for room in a
-        tube with `overflow = "wait"`. The current OpenTelemetry context goes along, if
-        `opentelemetry-api` is installed and no `headers` are given. Raises Refused (full, paused, no right ...), Unavailable,
-        Unknown, and TypeError for data that MessagePack cannot hold.
+        tube with `overflow = "wait"`. Where `opentelemetry-api` is installed and no `headers` are
+        given, the current trace context goes along. Raises Refused (full, paused, no right ...),
+        Unavailable, Unknown, and TypeError for data that MessagePack cannot hold.
         """
         if key is not None:
             options["key"] = key
