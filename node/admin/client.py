@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -210,6 +211,8 @@ class AdminClient:
 
     def _unreachable(self, error: Exception) -> AdminUnreachable:
         reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.errno and error.errno > 0:
+            reason = os.strerror(error.errno)
         return AdminUnreachable(f"admin API of {self.address}: {reason}")
 
 

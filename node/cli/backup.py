@@ -135,9 +135,9 @@ def restore(
         "no other node may run from this directory or a copy of it"
     )
     note(
-        f"a peer that kept records behind LSN {run.last_lsn} will send them to this node, or, once "
-        "this node serves, have them cut to its rescue files: start every peer with an empty "
-        "directory and read_only: true"
+        f"a peer that kept records behind LSN {run.last_lsn} gives them back to this node if it is "
+        "up when this node starts, and refuses to follow if it comes later: start every peer with "
+        "an empty directory and read_only: true"
     )
 
 

@@ -67,7 +67,10 @@ def admin_of(
             hint = f"put the node's token into {token_env}, or name a variable with --token-env"
         raise CommandError(str(error), REFUSED, hint) from error
     except admin.AdminUnreachable as error:
-        raise CommandError(str(error), UNREACHABLE, "is the node up, with --admin set?") from error
+        hint = "is the node up, with --admin set?"
+        if "Tarantool" in str(error):
+            hint = "that is the port for clients: name the one of `admin`"
+        raise CommandError(str(error), UNREACHABLE, hint) from error
     except admin.WrongNode as error:
         raise CommandError(str(error), REFUSED, "`tandemq status` shows the LSN") from error
 

@@ -26,6 +26,13 @@ DEFAULT_SERVER = "127.0.0.1:3301"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 _READ_ONLY, _NO_SUCH_CALL, _DENIED, _CREDENTIALS = 7, 33, 42, 47
+#: The module's own errors have one code; what to do depends on what they say.
+_HINTS_BY_TEXT = {
+    "does not exist": "`tandemq tubes` lists the tubes, `tandemq create` makes one",
+    "Unknown tube type": "`tandemq create --help` names some; yours is set by `drivers`",
+    "not taken": "--session says which session took it, as `tandemq take` printed it",
+    "not found": "it is done or was never there: `tandemq list TUBE` shows what is",
+}
 _HINTS = {
     _NO_SUCH_CALL: "`tandemq tubes` lists the tubes, `tandemq create` makes one",
     _DENIED: "log in with --user as somebody who may, or grant the call",
@@ -172,10 +179,11 @@ class Remote:
         try:
             return work()
         except tnt.TarantoolDatabaseError as error:
-            hint = _HINTS.get(error.code, "")
+            by_text = (hint for words, hint in _HINTS_BY_TEXT.items() if words in error.message)
+            hint = _HINTS.get(error.code) or next(by_text, "")
             raise CommandError(error.message, REFUSED, hint) from None
         except TimeoutError:
-            hint = "is a node alive there?"
+            hint = "is a node alive there, and is that its port for clients?"
             raise CommandError(f"{where}: no answer in time", UNREACHABLE, hint) from None
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -193,3 +193,37 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
 )  # fmt: skip
 def test_durations(value: float, text: str) -> None:
     assert duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (("stats", "nosuch"), 1, "`tandemq tubes` lists the tubes"),
+        (("put", "nosuch", "x"), 1, "`tandemq tubes` lists the tubes"),
+        (("create", "new", "nosuch"), 1, "`tandemq create --help`"),
+        (("peek", "idle", "99999"), 1, "`tandemq list TUBE`"),
+        (("ack", "jobs", "2"), 1, "--session"),
+        (("tubes", "--user", "guest", "--password-env", "WRONG"), 1, "check --user"),
+        (("status", "--admin", "{server}"), 3, "port for clients"),
+        (("status", "--admin", "127.0.0.1:1"), 3, "is the node up"),
+    ],
+)
+def test_errors_are_a_line_and_what_to_do(
+    nodes: Pair,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    hint: str,
+) -> None:
+    server = f"127.0.0.1:{nodes.a.port},127.0.0.1:{nodes.b.port}"
+    monkeypatch.setenv("TANDEMQ_SERVER", server)
+    monkeypatch.setenv("WRONG", "wrong")
+    one = f"127.0.0.1:{nodes.b.port}"
+    assert main([word.format(server=one) for word in words]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, second = err.splitlines()
+    assert first.startswith("error: ")
+    assert second.startswith("       ")
+    assert hint in second
