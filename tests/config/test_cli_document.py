@@ -57,7 +57,10 @@ def test_completion_installs_and_answers_in_bash(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     assert bash is not None
     tandemq = Path(sys.executable).with_name("tandemq")
-    env = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tandemq.parent}:{os.environ['PATH']}"}
+    path = f"{tandemq.parent}:{os.environ['PATH']}"
+    # Nobody listens there: no tubes, and no complaint.
+    nobody = {"TANDEMQ_SERVER": "127.0.0.1:1"}
+    env = {**os.environ, **nobody, "HOME": str(tmp_path), "PATH": path}
     done = subprocess.run(
         [tandemq, "--install-completion", "bash"], env=env, capture_output=True, check=False
     )
@@ -69,7 +72,7 @@ def test_completion_installs_and_answers_in_bash(tmp_path: Path) -> None:
         _tandemq_completion tandemq; echo "${COMPREPLY[@]}"
         COMP_WORDS=(tandemq put jobs x --win) COMP_CWORD=4
         _tandemq_completion tandemq; echo "${COMPREPLY[@]}"
-        TANDEMQ_SERVER=127.0.0.1:1 COMP_WORDS=(tandemq take jo) COMP_CWORD=2
+        COMP_WORDS=(tandemq take jo) COMP_CWORD=2
         _tandemq_completion tandemq; echo "${COMPREPLY[@]}"
     """
     said = subprocess.run([bash, "-c", script], env=env, capture_output=True, text=True, check=True)
