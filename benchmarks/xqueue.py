@@ -19,7 +19,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchmarks import beanstalk
+from benchmarks import beanstalk, xqueue_start
 from benchmarks.table import Row, at_least, rate
 from benchmarks.target import Effort, Say
 from drivers import KNOWN
@@ -157,6 +157,12 @@ async def run(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dic
         row.yardstick = beside
         row.goals.append(at_least(figure / yardstick, goal))
         rows.append(row)
+    for row, found in (
+        xqueue_start.at_start(effort, say),
+        await xqueue_start.on_time(directory, effort, say),
+    ):
+        rows.append(row)
+        raw[row.name] = found
     return rows, raw
 
 

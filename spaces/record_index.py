@@ -96,10 +96,15 @@ class RecordIndex(Index):
 
     def added(self, row: Row) -> None:
         self._enter(row)
-        if self.by_tube or self.space.restoring:  # type: ignore[union-attr]
-            self._count("x", row[1], None, row)
-        else:
-            self.moves["x" + row[1]] += 1
+        status = row[1]
+        if self.space.restoring:  # type: ignore[union-attr]
+            self._count("x", status, None, row)
+            return
+        self.moves["x" + status] += 1
+        if self.by_tube:
+            tracked = self.by_tube.get(self.tube_of(row))
+            if tracked is not None:
+                _move(*tracked, "X", LETTERS[status], 1)
 
     def removed(self, row: Row) -> None:
         self._leave(row)

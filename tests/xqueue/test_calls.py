@@ -12,6 +12,7 @@ from asynctnt.exceptions import TarantoolDatabaseError
 
 from drivers import KNOWN
 from tests.node.harness import node
+from tests.xqueue.test_declaration import REFUSALS
 from tests.xqueue.xqueue_bench import FORMAT, TEXT_FORMAT, options
 
 Call = Callable[..., Awaitable[Any]]
@@ -146,6 +147,20 @@ TEXTS: list[tuple[dict[str, Any], str, list[Any], str]] = [
     (PLAIN, "touch", [99, {"increment": 1}], "Task {99} was not found"),
     (PLAIN, "kill", [99], "Task by 99 not found to kill"),
     *((PLAIN, name, [1], "Task 1 not taken by any") for name in ("ack", "release", "bury")),
+    *(
+        ({name: False}, "release", ["mine", {key: 1}], f"Feature {name} is not enabled")
+        for name, key in (("delayed", "delay"), ("ttl", "ttl"))
+    ),
+    (
+        PLAIN,
+        "release",
+        ["mine", {"ttl": 1, "delay": 1}],
+        "Features ttl and delay are mutually exclusive",
+    ),
+    (PLAIN, "ack", ["mine", {"delay": 1}], "Feature zombie is not enabled"),
+    (PLAIN, "dig", [[1]], "Task {1} is not buried"),
+    (PLAIN, "kick", [True], "Wrong key/task argument. Expected table or tuple or key"),
+    (PLAIN, "take", [None], "timeout required"),
     (PLAIN, "touch", [1], "attr.increment must be number"),
     (PLAIN, "touch", [1, {"increment": -1}], "attr.increment can't be negative"),
     (PLAIN, "xqueue.upgrade", ["x", {}], "opts.fields required"),
@@ -156,6 +171,9 @@ TEXTS: list[tuple[dict[str, Any], str, list[Any], str]] = [
 def test_error_texts(features: dict[str, Any], name: str, args: list[Any], text: str) -> None:
     async def work(call: Call, _other: Call, _bench: Any) -> None:
         await call("put", {"id": 1, "priority": 0, "tube": "a"})
+        if args and args[0] == "mine":
+            await call("take")
+            args[0] = 1
         before = await call("stats")
         assert await call(name, *args) == f"! {text}"
         assert await call("stats") == before
@@ -168,7 +186,9 @@ def test_errors_of_owners_and_of_features_a_tube_lacks() -> None:
         await call("put", {"priority": 0})
         await call("take")
         mine, its = (await call("box.session.id"))[0], (await other("box.session.id"))[0]
-        assert await other("ack", 1) == f"! Task 1 taken by {mine}. Not you ({its})"
+        for name in ("ack", "release", "bury", "touch"):
+            refused = await other(name, 1, {"increment": 1})
+            assert refused == f"! Task 1 taken by {mine}. Not you ({its})", name
         assert await call("ack", 1, {"delay": 1}) == "! Feature zombie is not enabled"
         assert await call("take", 0, {"tube": "a"}) == "! Feature tube is not enabled"
         assert (await call("release", 1, {"update": [["=", "id", 5]]})).startswith(
@@ -212,5 +232,24 @@ def test_a_change_of_roles_answers_who_waits_and_refuses_changes() -> None:
         assert "WAITING" in core.read_only_error().text
         assert (await call("stats"))[0]["counts"]["R"] == 1
         assert (await call("wait", 1, 5)).startswith("! This node is read-only")
+
+    on_a_node(work)
+
+
+def test_every_refusal_of_a_declaration_over_the_socket() -> None:
+    async def work(call: Call, _other: Call, _bench: Any) -> None:
+        for opts, text in REFUSALS:
+            assert await call("xqueue.upgrade", "refused", opts) == f"! {text}"
+            assert await call("queue.create_tube", "refused", "xqueue", opts) == f"! {text}"
+            assert (await call("box.space.refused:len")).endswith("is not defined")
+
+    on_a_node(work)
+
+
+@pytest.mark.parametrize("name", ["delete", "update", "index.primary:select", "nothing"])
+def test_calls_that_are_not_there(name: str) -> None:
+    async def work(call: Call, _other: Call, _bench: Any) -> None:
+        whole = f"box.space.q.{name}" if ":" in name else name
+        assert (await call(whole, 1)).endswith("is not defined")
 
     on_a_node(work)

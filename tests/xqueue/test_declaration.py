@@ -134,3 +134,11 @@ def test_the_declaration_is_logged_and_served_elsewhere() -> None:
     other = bench.replica()
     assert other.engine.tubes["q"].opts == bench.engine.tubes["q"].opts
     assert not other.reports
+
+
+def test_options_without_effect() -> None:
+    bench = Bench(KNOWN)
+    bench.start()
+    plain = bench.create("plain", "xqueue", **options())
+    more = options({"zombie_delay": 5}, debug=True, retval="tuple")
+    assert bench.create("more", "xqueue", **more).opts == plain.opts

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.xqueue.xqueue_bench import FIELDS, FORMAT, PENDING, Calls
+from engine import admin
+from tests.xqueue.xqueue_bench import FIELDS, FORMAT, PENDING, Calls, options
 
 Declare = Callable[..., Calls]
 
@@ -214,9 +215,6 @@ def test_16_a_put_that_fails_disturbs_no_waiter(declare: Declare) -> None:
 
 
 def test_17_a_tube_dropped_and_made_again_has_no_leftovers(declare: Declare) -> None:
-    from engine import admin
-    from tests.xqueue.xqueue_bench import options
-
     calls = declare()
     calls.put({"delay": 5})
     calls.bench.call(admin.drop_tube, calls.bench.engine, calls.tube)
@@ -224,3 +222,27 @@ def test_17_a_tube_dropped_and_made_again_has_no_leftovers(declare: Declare) -> 
     calls.bench.pass_time(60)
     assert not calls.bench.reports
     assert calls("stats")["counts"]["R"] == 0
+
+
+def test_15_a_type_error_names_the_field_of_the_user(declare: Declare) -> None:
+    form = [{**field, "name": f"my_{field['name']}"} for field in FORMAT]
+    calls = declare(format=form, fields={name: f"my_{name}" for name in FIELDS})
+    text = calls("put", {"my_priority": "high", "my_tube": "a"})
+    assert text.startswith("! Tuple field 4 (my_priority) type does not match")
+    bad = [*form[:3], {"name": "my_priority", "type": "string"}, *form[4:]]
+    bench = calls.bench
+    opts = options(format=bad, fields={name: f"my_{name}" for name in FIELDS})
+    outcome = bench.call(admin.create_tube, bench.engine, "x", "xqueue", opts)
+    wanted = "type mismatch for field my_priority, required num, got string"
+    assert outcome.text == wanted
+
+
+def test_18_owners_are_rows_and_equal_numbers_one_key(declare: Declare) -> None:
+    calls = declare()
+    calls.bench.call(calls.bench.engine.configure, 5, True)
+    key = calls.put()["id"]
+    calls("take")
+    other = calls.bench.replica()
+    assert [name[1] for name in other.engine.taken.rows] == [key]
+    assert calls("ack", float(key) if float(key) == key else [key])["id"] == key
+    assert not calls.bench.engine.taken.rows

@@ -68,7 +68,7 @@ def test_whoever_waits_for_a_task_of_a_worker_is_told(connection: Any) -> None:
 
 
 @pytest.mark.parametrize("tube", ["jobs", "plain"])
-def test_a_failing_worker_backs_off(server: XServer, connection: Any, tube: str) -> None:
+def test_9_a_failing_worker_backs_off(server: XServer, connection: Any, tube: str) -> None:
     before = len(server.seen())
     task = put(connection, tube, "bad")
     until(lambda: len(server.seen()) >= before + 3, 30)
