@@ -32,27 +32,33 @@ def kind_of(name: bytes) -> str:
 class CountingCalls:
     """A table of calls as `Core.receive` reads one: what it finds counts itself when it answers."""
 
-    __slots__ = ("connection", "core", "counts", "table")
+    __slots__ = ("connection", "core", "counts", "found", "table")
 
     def __init__(self, core: Core, connection: Connection, counts: dict[str, int]) -> None:
         self.core = core
         self.connection = connection
         self.table: Mapping[bytes, Handler] = connection.calls
         self.counts = counts
+        self.found: dict[bytes, tuple[Handler, Handler]] = {}
 
     def get(self, name: bytes) -> Handler:
         """Raises what `Core.find` raises: an unknown or forbidden call is nobody's latency."""
+        # Looked up each time: a tube may be dropped by the call before this one.
         handler = self.table.get(name) or self.core.find(self.connection, name)
-        counts = self.counts
+        known = self.found.get(name)
+        if known is None or known[0] is not handler:
+            known = self.found[name] = handler, _counted(handler, kind_of(name), self.counts)
+        return known[1]
 
-        def counted(connection: Connection, ticket: int, args: bytes) -> bytes | None:
-            reply = handler(connection, ticket, args)
-            if reply is not None:
-                kind = kind_of(name)
-                counts[kind] = counts.get(kind, 0) + 1
-            return reply
 
-        return counted
+def _counted(handler: Handler, kind: str, counts: dict[str, int]) -> Handler:
+    def call(connection: Connection, ticket: int, args: bytes) -> bytes | None:
+        reply = handler(connection, ticket, args)
+        if reply is not None:
+            counts[kind] = counts.get(kind, 0) + 1
+        return reply
+
+    return call
 
 
 class Turns:

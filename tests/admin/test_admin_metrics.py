@@ -105,6 +105,25 @@ async def test_every_answered_call_of_a_measured_turn_is_in_its_histogram() -> N
         assert 0 < turns.calls["put"].sum <= turns.whole.sum
 
 
+async def test_a_tube_dropped_and_made_anew_within_a_measured_turn() -> None:
+    async with node() as bench:
+        bench.shell.turns = Turns(gap=lambda: 1)
+        wire = await bench.dial()
+        for name, *args in (
+            ("queue.tube.fifo:put", "old"),
+            ("queue.tube.fifo:put", "old"),
+            ("queue.tube.fifo:drop",),
+            ("queue.tube.fifo:put", "nowhere"),
+            ("queue.create_tube", "fifo", "fifottl"),
+            ("queue.tube.fifo:put", "new", {"pri": 1}),
+        ):
+            wire.send_call(name, *args)
+        answers = [await wire.receive() for _ in range(6)]
+        assert [code for _, code, _ in answers] == [0, 0, 0, 33, 0, 0]
+        assert answers[-1][2][0x30] == [[0, "r", "new"]]
+        assert sum(bench.shell.turns.calls["put"].counts) == 3
+
+
 async def test_most_turns_are_not_measured_and_the_table_of_calls_comes_back() -> None:
     gaps = iter((3, 2, 1000))
     async with node() as bench:
