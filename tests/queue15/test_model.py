@@ -43,6 +43,7 @@ class AgainstModel(RuleBasedStateMachine):
         self.next_owner = 3
         self.nodes = 0
         self.ids: dict[int, str] = {}
+        self.standby = self.new_node()
 
     def who(self, place: int) -> tuple[int, Worker]:
         owner = self.owner[place]
@@ -196,13 +197,38 @@ class AgainstModel(RuleBasedStateMachine):
         self.owner[place] = self.next_owner
         self.next_owner += 1
 
-    @rule(back=st.sets(owners))
-    def change_master(self, back: set[int]) -> None:
-        """A restart and a switch-over are the same here: another engine over the same log."""
-        self.check_told()
+    def new_node(self) -> Bench:
+        """Another engine over all that was logged so far."""
         old = self.calls.bench
         self.nodes += 1
-        bench = Bench(KNOWN, old.log, old.engine.now, b"n%d" % self.nodes)
+        return Bench(KNOWN, old.log, old.engine.now, b"n%d" % self.nodes)
+
+    def ship(self) -> None:
+        """What was logged since goes to the standby, as records do on a link."""
+        self.calls.bench.collect()
+        for record in self.calls.bench.log[len(self.standby.log) :]:
+            self.standby.engine.store.apply(record[3])
+            self.standby.log.append(record)
+
+    @rule(back=st.sets(owners))
+    def restart(self, back: set[int]) -> None:
+        """The log is read anew; the standby goes on."""
+        self.check_told()
+        self.go_on(self.new_node(), back)
+
+    @rule(back=st.sets(owners))
+    def switch_over(self, back: set[int]) -> None:
+        """The standby, which took in record by record, is promoted; another one begins."""
+        self.check_told()
+        self.ship()
+        old, bench = self.calls.bench, self.standby
+        bench.engine.now = old.engine.now
+        self.go_on(bench, back)
+        self.standby = self.new_node()
+
+    def go_on(self, bench: Bench, back: set[int]) -> None:
+        """`bench` serves from here on; the owners at the places of `back` claim their sessions."""
+        old = self.calls.bench
         sessions = {place: self.workers.get(self.owner[place]) for place in range(3)}
         self.workers = {}
         self.calls = Calls(bench)
@@ -249,6 +275,8 @@ class AgainstModel(RuleBasedStateMachine):
             )  # fmt: skip
             assert row[q.CBURY : q.DATA] == (task.cbury, task.ctaken)
         self.calls.bench.engine.store.check()
+        self.ship()
+        self.standby.engine.store.check()
 
     def teardown(self) -> None:
         if hasattr(self, "model"):
