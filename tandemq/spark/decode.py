@@ -1,23 +1,24 @@
 """Frames of a part to Arrow batches: one row per task a record touched, at least one per record.
 
-A record is unpacked with hundreds of others in one call of C code. Its ops are sorted by what
-they do and by tube, and each such group becomes columns at once; a final sort by LSN (stable, so
-that the tasks of one record keep their order) puts the groups together again.
+Where numba is installed and the part is worth it, `compiled.py` does the work. Here is the same in
+plain Python, for what that gives up on and for parts that are small: a record is unpacked with
+hundreds of others in one call of C code. Its ops are sorted by what they do and by tube, and each
+such group becomes columns at once; a final sort by LSN (stable) puts the groups together again.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.errors import StorageError
 from model.record import (
-    CREATE,
     DELETE,
     DELETE_MANY,
     INSERT,
@@ -27,14 +28,23 @@ from model.record import (
     TERM,
     TRUNCATE,
     FrameError,
+    FrameHeader,
     decode_body,
 )
 from storage.segment import SegmentReader
 from tandemq.spark.columns import arrow_schema
-from tandemq.spark.groups import Columns, Group, operation_name, plain
+from tandemq.spark.groups import SPACE_ID_FIRST, Columns, Group, about_no_task, operation_name
 from tandemq.spark.logs import ArrowDisk, Part, named, node_name
 
-SPACE_ID_FIRST = 1024
+if TYPE_CHECKING:
+    from tandemq.spark.compiled import Walker
+
+#: Smaller parts are done in plain Python before the compiled code is even loaded.
+WORTH_LOADING = 1 << 20
+#: Bodies of so many bytes make a batch, however few records they are.
+BATCH_BYTES = 4 << 20
+
+Frame = tuple[FrameHeader, "bytes | memoryview", int]
 
 
 class Decoder:
@@ -50,7 +60,9 @@ class Decoder:
         batch_rows: int = 8192,
         tubes: frozenset[str] | None = None,
         operations: frozenset[str] | None = None,
+        compiled: bool | None = None,
     ) -> None:
+        """`compiled`: use the compiled walk or not; None: where there is one and it pays."""
         self.part = part
         self.columns = tuple(columns)
         self.schema = arrow_schema(columns)
@@ -64,6 +76,23 @@ class Decoder:
         self.pending = 0
         self.sessions: dict[bytes | None, str | None] = {None: None}
         self.constants: dict[str, Any] = {}
+        self.walker = self._walker(compiled)
+
+    def _walker(self, compiled: bool | None) -> Walker | None:
+        if compiled is None:
+            start = self.part.start[1] if self.part.start is not None else 0
+            loaded = "tandemq.spark.compiled" in sys.modules
+            compiled = loaded or self.part.end - start >= WORTH_LOADING
+            if compiled:
+                try:
+                    import tandemq.spark.compiled  # noqa: F401
+                except (ImportError, RuntimeError):  # no numba, or no folder for its cache
+                    compiled = False
+        if not compiled:
+            return None
+        from tandemq.spark.compiled import Walker
+
+        return Walker(self.part, self.sessions)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows in order of LSN. Raises `StorageError` naming file, byte and reason."""
@@ -87,31 +116,86 @@ class Decoder:
                 "rescue": part.rescue,
                 "retracted": part.retracted,
             }
-            first, last = part.first_lsn, part.last_lsn
-            for header, body in reader.frames(part.start):
-                if header.last_lsn < first:
-                    continue
-                if header.first_lsn > last:
-                    break
-                records = decode_body(body, header.count)
-                lsn = header.first_lsn
-                if lsn < first or header.last_lsn > last:
-                    records = records[max(first - lsn, 0) : last - lsn + 1]
-                    lsn = max(lsn, first)
-                self._collect(lsn, records, reader.info.size)
-                if self.pending >= self.batch_rows:
-                    yield from self._flush()
-            yield from self._flush()
-        except FrameError as error:
-            where = StorageError(part.name, reader.info.size, error.reason)
-            raise named(disk, where) from error
+            if self.walker is not None:
+                self.walker.constants = self.constants
+            waiting: list[Frame] = []
+            try:
+                yield from self._frames(reader, waiting)
+            except StorageError:
+                # What stands before the damage is whole.
+                yield from self._rows(waiting)
+                raise
+            yield from self._rows(waiting)
         except StorageError as error:
             raise named(disk, error) from error
         finally:
             if collecting:
                 gc.enable()
 
+    def _frames(self, reader: SegmentReader, waiting: list[Frame]) -> Iterator[pa.RecordBatch]:
+        """Batches of whole frames; those that make no full one are left in `waiting`."""
+        first, last = self.part.first_lsn, self.part.last_lsn
+        records = size = 0
+        for header, body in reader.frames(self.part.start):
+            if header.last_lsn < first:
+                continue
+            if header.first_lsn > last:
+                break
+            waiting.append((header, body, reader.info.size))
+            records += header.count
+            size += header.length
+            if records >= self.batch_rows or size >= BATCH_BYTES:
+                ready = waiting.copy()
+                waiting.clear()
+                records = size = 0
+                yield from self._rows(ready)
+
+    def _rows(self, frames: list[Frame]) -> Iterator[pa.RecordBatch]:
+        if self.walker is not None and frames:
+            from tandemq.spark.compiled import GaveUp
+
+            try:
+                yield from self._walked(frames)
+                return
+            except GaveUp:
+                pass
+        for header, body, position in frames:
+            try:
+                self._record_rows(header, body, position)
+            except StorageError:
+                yield from self._flush()
+                raise
+            if self.pending >= self.batch_rows:
+                yield from self._flush()
+        yield from self._flush()
+
+    def _walked(self, frames: list[Frame]) -> Iterator[pa.RecordBatch]:
+        assert self.walker is not None
+        bounds = (self.part.first_lsn, self.part.last_lsn)
+        rows = self.walker.columns([(header, body) for header, body, _ in frames], bounds)
+        if not rows.count:
+            return
+        arrays = [rows.array(field) for field in self.schema]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        chosen = rows.chosen(self.tubes, self.operations)
+        if chosen is not None:
+            batch = batch.filter(pa.array(chosen))
+        if batch.num_rows:
+            yield batch
+
     # -- sorting ops into groups -----------------------------------------------------------------
+
+    def _record_rows(self, header: FrameHeader, body: bytes | memoryview, position: int) -> None:
+        first, last = self.part.first_lsn, self.part.last_lsn
+        try:
+            records = decode_body(body, header.count)
+        except FrameError as error:
+            raise StorageError(self.part.name, position, error.reason) from error
+        lsn = header.first_lsn
+        if lsn < first or header.last_lsn > last:
+            records = records[max(first - lsn, 0) : last - lsn + 1]
+            lsn = max(lsn, first)
+        self._collect(lsn, records, position)
 
     def _collect(self, lsn: int, records: Sequence[Any], position: int) -> None:
         kinds, adders, pending = self.kinds, self.adders, 0
@@ -167,23 +251,7 @@ class Decoder:
 
     def _other(self, lsn: int, time_us: int, kind: int, session: Any, ops: Sequence[Any]) -> None:
         """A record about no single task: a term, a tube, a session, a setting."""
-        space, detail = 0, None
-        for op in ops:
-            if op[0] == TERM:
-                number, term_id, parent, start_lsn, node, solo = op[1:7]
-                detail = {
-                    "number": number,
-                    "id": term_id.hex(),
-                    "parent": parent.hex() if parent else None,
-                    "start_lsn": start_lsn,
-                    "node": node,
-                    "solo": solo,
-                }
-            elif op[0] == CREATE:
-                space, detail = op[1], {"name": op[2], "type": op[3], "opts": op[4]}
-            elif op[1] >= SPACE_ID_FIRST:
-                space = op[1]
-        text = None if detail is None else json.dumps(detail, default=plain)
+        space, text = about_no_task(ops)
         self._group(TRUNCATE, space).rows.append((lsn, time_us, kind, session, text))
 
     # -- groups to columns -----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgpack
 
-from model.record import DELETE, INSERT, KIND_NAMES, SET, TRUNCATE
+from model.record import CREATE, DELETE, INSERT, KIND_NAMES, SET, TERM, TRUNCATE
 
 #: Fields of a driver's rows, by column. Drivers not listed: id, status, ..., payload.
 LAYOUTS: dict[str, dict[str, int]] = {
@@ -39,6 +39,7 @@ LARGEST = 2**63 - 1
 
 #: Kinds under which a task that leaves its tube was given up, not finished.
 GIVEN_UP = frozenset({"release", "bury", "ttr"})
+SPACE_ID_FIRST = 1024
 
 
 def operation_name(kind: int, what: int = SET) -> str:
@@ -75,6 +76,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return repr(value)
+
+
+def about_no_task(ops: Sequence[Any]) -> tuple[int, str | None]:
+    """(space id or 0, detail as JSON) of a record about no single task: a term, a tube, ..."""
+    space, detail = 0, None
+    for op in ops:
+        if op[0] == TERM:
+            number, term_id, parent, start_lsn, node, solo = op[1:7]
+            detail = {
+                "number": number,
+                "id": term_id.hex(),
+                "parent": parent.hex() if parent else None,
+                "start_lsn": start_lsn,
+                "node": node,
+                "solo": solo,
+            }
+        elif op[0] == CREATE:
+            space, detail = op[1], {"name": op[2], "type": op[3], "opts": op[4]}
+        elif op[1] >= SPACE_ID_FIRST:
+            space = op[1]
+    return space, None if detail is None else json.dumps(detail, default=plain)
 
 
 class Group:
@@ -182,7 +204,7 @@ class Columns:
         if place is None:
             return None
         if name == "utube":
-            return [row[place] for row in rows]
+            return [_text(row[place]) for row in rows]
         return [min(row[place], LARGEST) for row in rows]
 
     def _of_set(self, name: str) -> Sequence[Any] | None:
@@ -211,6 +233,13 @@ def _field(op: Sequence[Any], number: int) -> Any:
         if op[at] == number:
             return op[at + 1]
     return None
+
+
+def _text(value: str | None) -> str | None:
+    """As it is, but bytes that are no UTF-8 as \\x.. : Arrow and Spark take no others."""
+    if value is None or value.isascii():
+        return value
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _bytes(value: Any) -> bytes | None:
