@@ -16,7 +16,8 @@ import typer
 from node.cli import import_sources as sources
 from node.cli.import_sources import Source
 from node.cli.output import REFUSED, UNREACHABLE, CommandError, json_line, note, table
-from node.cli.remote import DEFAULT_SERVER, Json, PasswordEnv, Remote, Server, UserName
+from node.cli.remote import Json, Remote, remote_of
+from node.cli.shared import given
 from node.raw_client import ALL, RawConnection, RawError
 from wire.client import ClientError
 
@@ -27,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("import", rich_help_panel="Tubes")(import_tubes)
 
 
+@given(here=remote_of)
 def import_tubes(
     source: Annotated[
         str, typer.Option("--from", metavar="HOST:PORT", help="The Tarantool to copy from.")
@@ -56,9 +58,8 @@ def import_tubes(
     ] = "TANDEMQ_FROM_PASSWORD",
     page: Annotated[int, typer.Option(help="Tasks in one request.", min=1, max=PAGE_MAX)] = 1000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")] = False,
-    server: Server = DEFAULT_SERVER,
-    user: UserName = None,
-    password_env: PasswordEnv = "TANDEMQ_PASSWORD",
+    *,
+    here: Remote,
     as_lines: Json = False,
 ) -> None:
     """Copy tubes and their tasks from a live Tarantool (queue module, xqueue, 1.5-style spaces).
@@ -67,7 +68,8 @@ def import_tubes(
     producers first. A run that was interrupted goes on where it stopped.
     """
     there = Remote.of(source, from_user, from_password_env)
-    here = Remote.of(server, user, password_env)
+    if there.others or here.others:
+        raise CommandError("--from, --server: one address each", USAGE, "name the master")
     with _opened(there) as old:
         found = [
             *sources.tubes(old, tubes or []),
