@@ -15,7 +15,7 @@ import typer
 
 from node.cli import import_sources as sources
 from node.cli.import_sources import Source
-from node.cli.output import REFUSED, UNREACHABLE, CommandError, json_line, note, table
+from node.cli.output import REFUSED, UNREACHABLE, USAGE, CommandError, json_line, note, table
 from node.cli.remote import Json, Remote, remote_of
 from node.cli.shared import given
 from node.raw_client import ALL, RawConnection, RawError

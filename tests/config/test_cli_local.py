@@ -61,6 +61,7 @@ def test_version(capsys: Capture) -> None:
         (["serve", "--set", "x"], "error: --set x: expected KEY=VALUE"),
         (["serve", "--wal-mode", "x"],
          "error: --wal-mode: wal.mode: x is not accepted (accepted: none, write, fsync)"),
+        (["import", "--from", "a:1,b:2"], "error: --from, --server: one address each"),
         (["hash-password", "--password-env", "TANDEMQ_NOPE"],
          "error: --password-env: variable TANDEMQ_NOPE is not set"),
     ],
