@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,3 +39,15 @@ def seed(request: pytest.FixtureRequest) -> int:
     chosen = random.SystemRandom().randrange(1 << 32) if given is None else int(given)
     print(f"replay: pytest '{request.node.nodeid}' --seed {chosen}")
     return chosen
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """local[2] with both formats registered, started once."""
+    from pipeline.session import build_session
+
+    home = tmp_path_factory.mktemp("spark")
+    os.environ.setdefault("TANDEM_SPARK_QUICK", "1")
+    session = build_session("local[2]", "tests", home=home, shuffle_partitions=2)
+    yield session
+    session.stop()

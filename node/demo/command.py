@@ -77,6 +77,12 @@ def _parser() -> argparse.ArgumentParser:
         default=40.0,
         help="with two nodes: how long putting takes, as far as the machine keeps up (default 40)",
     )
+    parser.add_argument(
+        "--no-audit",
+        dest="audit",
+        action="store_false",
+        help="with two nodes: do not read both logs with Spark at the end, though it is there",
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep data and both logs there")
     return parser
 

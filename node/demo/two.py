@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from node.demo import audit
 from node.demo.history import History
 from node.demo.outcome import EXIT_FAILED, EXIT_OK, show
 from node.demo.pair import Member, cluster, watch
@@ -38,7 +39,7 @@ async def demonstrate_two(
     console: Console, options: argparse.Namespace, urls: list[str], directory: Path
 ) -> int:
     """Run it; the exit code. Raises what `outcome.CAUSES` lists, alone or in a group."""
-    history = History()
+    history, plan = History(), _plan(options, len(urls))
     async with cluster(directory, wal_mode=options.wal_mode, ack=options.ack) as (a, b):
         console.print(
             f"{len(urls):,} URLs, {options.workers} producers and as many workers; "
@@ -51,9 +52,7 @@ async def demonstrate_two(
         screen.add_members((a, b))
         drawing = [asyncio.create_task(screen.run()), asyncio.create_task(watch((a, b)))]
         try:
-            left, deeds = await _crawl(
-                console, screen, history, (a, b), _plan(options, len(urls)), urls
-            )
+            left, deeds = await _crawl(console, screen, history, (a, b), plan, urls)
         finally:
             for task in drawing:
                 task.cancel()
@@ -61,8 +60,24 @@ async def demonstrate_two(
             if options.keep:
                 history.write(directory)
     verdict = judge(history.puts, history.holds, left_in_tube=left, interrupted=True)
+    told = directory / "clients.jsonl"
+    audit.write_clients(told, history.puts, plan.tube)
+    sound = await _audit(console, (a, b), told) if options.audit else True
     _conclude(console, verdict, history, deeds, len(urls))
-    return EXIT_OK if verdict.ok else EXIT_FAILED
+    if verdict.ok and not sound:
+        console.print("verdict: FAILED: the logs do not bear it out, see above", highlight=False)
+    return EXIT_OK if verdict.ok and sound else EXIT_FAILED
+
+
+async def _audit(console: Console, members: tuple[Member, Member], told: Path) -> bool:
+    """What the nodes' own logs say, where Spark is there to read them; else one line why not."""
+    if (reason := audit.missing()) is not None:
+        console.print(f"audit of the logs: not done, {reason}", highlight=False, soft_wrap=True)
+        return True
+    console.print(">> both logs are audited with Spark", highlight=False, soft_wrap=True)
+    sound, text = await audit.judge([member.data for member in members], told)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    return sound
 
 
 async def _crawl(

