@@ -103,6 +103,11 @@ def _first(error: BaseException) -> BaseException:
 
 def main(argv: list[str]) -> int:
     """Run and print; 0, or 1 with --strict and a missed goal, or 2 when it cannot be run."""
+    if argv[:1] == ["pipeline"]:  # Spark's: options and a table of its own
+        from benchmarks.pipeline import main as pipeline
+
+        pipeline(argv[1:])
+        return EXIT_OK
     options = parse(argv)
     errors = Console(stderr=True)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)
