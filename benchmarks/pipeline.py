@@ -170,7 +170,8 @@ def main(argv: list[str] | None = None) -> None:
         rows = decode(log, ("lsn",))
         print(f"{rows} rows, {size >> 20} MiB, written in {time.perf_counter() - start:.0f} s\n")
         print(
-            f"load {os.getloadavg()[0]:.1f}\n\n| what | median | rate | goal | |\n|---|---|---|---|---|"
+            f"load {os.getloadavg()[0]:.1f}"
+            "\n\n| what | median | rate | goal | |\n|---|---|---|---|---|"
         )
         decode(log, THREE)  # the compiled code is loaded
         for name, columns in (("all columns", DEFAULT), ("three columns", THREE)):
