@@ -85,6 +85,8 @@ class Turn:
     first_lsn: int = 0
     last_lsn: int = 0
     replies: list[tuple[Connection, bytes]] = field(default_factory=list)
+    #: Replies that tell nothing of the data: they wait for no record.
+    prompt: list[tuple[Connection, bytes]] = field(default_factory=list)
     #: When its first request came, by the process's own clock in seconds; 0: not measured.
     began: float = 0.0
     #: Of a measured turn: how many calls of each kind it answered.
@@ -123,6 +125,7 @@ class Core:
         self.term_id = bytes(16)
         self.commit_lsn = 0
         self.dirty: list[Connection] = []
+        self.prompt: list[tuple[Connection, bytes]] = []
         self.connections: dict[int, Connection] = {}
         self.handlers: dict[str, calls.Handler] = {}
         self.tables: dict[tuple[str, str], dict[bytes, calls.Handler]] = {}
@@ -346,6 +349,12 @@ class Core:
             turn.frame = encode_frame(
                 records, self.term, self.term_id, turn.first_lsn, self.commit_lsn
             )
+        for connection, reply in self.prompt:
+            if connection.closing:
+                connection.out.insert(0, reply)
+            else:
+                turn.prompt.append((connection, reply))
+        self.prompt.clear()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
             replies = turn.replies

@@ -35,7 +35,7 @@ def execute(
 ) -> bytes | None:
     """One request of any type but CALL and CALL_16. Raises QueueError."""
     if rtype == c.PING:
-        return ok_reply(sync, {})
+        return promptly(core, connection, ok_reply(sync, {}))
     if rtype == c.MALFORMED:
         raise name
     if rtype == c.EVAL:
@@ -48,15 +48,20 @@ def execute(
             c.KEY_FEATURES: list(c.FEATURES),
             c.KEY_AUTH_TYPE: c.AUTH_TYPE,
         }
-        return ok_reply(sync, body)
+        return promptly(core, connection, ok_reply(sync, body))
     if rtype == c.AUTH:
-        return authenticate(core, connection, sync, name)
+        return promptly(core, connection, authenticate(core, connection, sync, name))
     if rtype in _WATCHES:
         return watch(core, connection, sync, rtype, name)
     if rtype == c.SUBSCRIBE:
         subscribe(core, connection, sync)
         return None
     raise refused(rtype, connection)
+
+
+def promptly(core: Core, connection: Connection, reply: bytes) -> None:
+    """Answer whatever waits for its commit: a replica that logs in may be what it waits for."""
+    core.prompt.append((connection, reply))
 
 
 def refused(rtype: int, connection: Connection) -> QueueError:

@@ -104,16 +104,21 @@ class Shell:
         turn = core.flush()
         if self.turns.began:
             self.turns.hand_over(turn)
+        if turn.prompt:
+            self._send(turn.prompt)
         if turn.frame is not None or turn.replies:
             self.wal.submit(turn, core.engine.now)
         self._arm()
 
     def release(self, turn: Turn) -> None:
         """Send replies whose records are as durable as promised."""
-        limit = self.core.limits.output_bytes_max
         if turn.began:
             self.turns.end(turn)
-        for connection, data in turn.replies:
+        self._send(turn.replies)
+
+    def _send(self, replies: list[tuple[Connection, bytes]]) -> None:
+        limit = self.core.limits.output_bytes_max
+        for connection, data in replies:
             transport = connection.transport
             if connection.lost or transport is None:
                 continue

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from node.core import READ_ONLY_TEXT
+from replication.commit import CommitPoint
 from tests.node.harness import NODE, node
 
 pytestmark = pytest.mark.asyncio
@@ -189,3 +190,23 @@ async def test_payload_comes_back_to_the_byte() -> None:
             head = await wire.reader.readexactly(5)
             body = await wire.reader.readexactly(int.from_bytes(head[1:], "big"))
             assert body.endswith(b"\xa1r" + raw), number
+
+
+async def test_pings_and_logins_do_not_wait_for_what_is_not_committed() -> None:
+    async with node() as bench:
+        replica, client = await bench.dial(), await bench.dial()
+        bench.shell.wal.gate = CommitPoint("pair", None)
+        put = client.send_call("queue.tube.fifo:put", "x")
+        # In pair mode it is the replica's login that lets the put commit.
+        for rtype, body in (
+            (0x40, {}),
+            (0x49, {0x54: 3, 0x55: [0]}),
+            (0x07, {0x23: "guest", 0x21: []}),
+        ):
+            sync = replica.send(rtype, body)
+            assert (await asyncio.wait_for(replica.receive(), 5))[:2] == (sync, 0)
+            assert client.send(0x40, {}) == (await asyncio.wait_for(client.receive(), 5))[0]
+        bench.shell.wal.gate = None
+        bench.shell.wal.durable_lsn = bench.core.engine.lsn
+        bench.shell.wal.advance()
+        assert (await asyncio.wait_for(client.receive(), 5))[0] == put

@@ -242,6 +242,7 @@ class SimNode:
 
     def flush(self) -> None:
         turn = self.core.flush()
+        self._send(turn.prompt)
         if turn.frame is not None or turn.replies:
             self.wal.submit(turn, self.core.engine.now)
         self._arm()
@@ -251,7 +252,10 @@ class SimNode:
             gate = self.wal.gate
             lsn = self.wal.durable_lsn if gate is None else gate.commit_lsn
             assert turn.last_lsn <= lsn, "P1: answered before it is committed"
-        for connection, data in turn.replies:
+        self._send(turn.replies)
+
+    def _send(self, replies: list[tuple[Connection, bytes]]) -> None:
+        for connection, data in replies:
             if not connection.lost and connection.transport is not None:
                 connection.transport.write(data)
 
