@@ -75,7 +75,7 @@ def compare(archive: str, spark_rows: list[tuple[Any, ...]], rounds: int, rows: 
     import polars
 
     files = f"{archive}/*/*/*.parquet"
-    query = AGGREGATE.replace("from log", f"from read_parquet('{files}')")
+    query = AGGREGATE.replace("from log", f"from read_parquet('{files}', hive_partitioning=false)")
     seconds, answer = timed(lambda: duckdb.sql(query).fetchall(), rounds)
     row("aggregate, DuckDB", seconds, rows)
     if answer != spark_rows:
