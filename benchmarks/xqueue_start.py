@@ -15,9 +15,11 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
+import uvloop
+
 from benchmarks import load
 from benchmarks.table import Row, at_most
-from benchmarks.target import Effort, Say, Target, tandem
+from benchmarks.target import Effort, Say, tandem
 from drivers.xqueue import XQueue
 from engine.xqueue_arguments import statistics
 from node.demo.crowd import connect, disconnect
@@ -138,12 +140,15 @@ class Punctual:
         await asyncio.gather(*[self.lane() for _ in range(LANES)])
 
 
-async def _busy(target: Target, done: asyncio.Event) -> int:
-    """Other people's puts and takes, as many as the node manages."""
+async def busy(port: int) -> int:
+    """Other people's puts and takes, as many as the node manages, until the input ends."""
     shape, count = load.Shape(in_flight=16), 0
-    while not done.is_set():
-        count += await load.put(target.connections, shape, "fifo", 2_000)
-        count += await load.take_ack(target.connections, shape, "fifo", 2_000)
+    connections = await connect("127.0.0.1", port, 4)
+    ended = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
+    while not ended.done():
+        count += await load.put(connections, shape, "fifo", 2_000)
+        count += await load.take_ack(connections, shape, "fifo", 2_000)
+    await disconnect(connections)
     return count
 
 
@@ -153,12 +158,19 @@ async def on_time(directory: Path, effort: Effort, say: Say) -> tuple[Row, dict[
     async with tandem(directory / "xqueue-late", effort, tubes=("fifo",)) as target:
         (own,) = await connect("127.0.0.1", target.node.port, 1)
         await own.call("xqueue.upgrade", ["late", OPTIONS])
-        done, punctual = asyncio.Event(), Punctual(own)
+        # A process of its own: what the load keeps waiting in its loop is not the node's delay.
+        other = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "benchmarks.xqueue_start", "busy", str(target.node.port)),
+            cwd=Path(__file__).parent.parent,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        punctual = Punctual(own)
         began = time.perf_counter()
-        busy = asyncio.ensure_future(_busy(target, done))
         await punctual.run()
-        done.set()
-        calls = (await busy) / (time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        answer, _ = await other.communicate(b"")
+        calls = int(answer) / seconds
         await disconnect([own])
     late = sorted(moment * 1e3 for moment in punctual.late)
     assert len(late) == 2 * TASKS, len(late)
@@ -170,4 +182,7 @@ async def on_time(directory: Path, effort: Effort, say: Say) -> tuple[Row, dict[
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(recover(int(sys.argv[1]), sys.argv[2] == "1")) + "\n")
+    if sys.argv[1] == "busy":
+        sys.stdout.write(f"{uvloop.run(busy(int(sys.argv[2])))}\n")
+    else:
+        sys.stdout.write(json.dumps(recover(int(sys.argv[1]), sys.argv[2] == "1")) + "\n")
