@@ -24,18 +24,27 @@ SNAPSHOT_SECONDS = 600.0
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (tubes, stats, create, drop):
+    for command in (stats, create, drop):
         app.command(rich_help_panel=PANEL)(command)
+    # The words people try first: `tubes create` is `create`.
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(tubes)
+    for command in (stats, create, drop):
+        group.command()(command)
+    app.add_typer(group, name="tubes", rich_help_panel=PANEL)
     app.command(rich_help_panel="Node")(snapshot)
 
 
 @given(remote=remote_of)
 def tubes(
+    context: typer.Context,
     *,
     remote: Remote,
     as_lines: Json = False,
 ) -> None:
     """List the tubes with their types and how many tasks they hold."""
+    if context.invoked_subcommand is not None:
+        return
     found, types = remote.run(_everything)
     rows = [
         (name, types.get(name, "?"), counts["tasks"]["total"])

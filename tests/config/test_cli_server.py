@@ -79,7 +79,8 @@ def test_life_of_a_task(run: Run, tube: str) -> None:
     assert tasks(run("peek", tube, "1", "--json")[1])[0]["state"] == "ready"
     assert tasks(run("delete", tube, "1", "--json")[1])[0]["state"] == "done"
     code, _, err = run("peek", tube, "1")
-    assert (code, err) == (1, "error: Task 1 not found\n")
+    hint = "       it is done or was never there: `tandemq list TUBE` shows what is\n"
+    assert (code, err) == (1, "error: Task 1 not found\n" + hint)
     assert tasks(run("take", tube, "--ack", "--json")[1]) == [
         {"id": 0, "state": "done", "payload": "first"}
     ]
@@ -92,7 +93,9 @@ def test_take_now_and_ack_later(run: Run, tube: str) -> None:
     task = tasks(out)[0]
     assert (code, task["payload"], task["state"]) == (0, {"a": [1, None]}, "taken")
     assert err.startswith(f"note: finish it with: tandemq ack {tube} 0 --session {task['session']}")
-    assert run("ack", tube, "0")[::2] == (1, "error: Task was not taken\n")
+    code, _, err = run("ack", tube, "0")
+    assert (code, err.splitlines()[0]) == (1, "error: Task was not taken")
+    assert "--session says which session took it" in err
     assert run("ack", tube, "0", "--session", "zz")[0] == 2
     assert run("release", tube, "0", "--session", task["session"], "--delay", "1h")[0] == 0
     assert tasks(run("peek", tube, "0", "--json")[1])[0]["state"] == "delayed"
@@ -117,6 +120,14 @@ def test_refusals(run: Run, tube: str) -> None:
     assert code == 1
     assert err.splitlines()[0].startswith("error: Procedure 'queue.tube.no_such_tube:take'")
     assert run("drop", tube) == (0, f"dropped {tube}\n", "")
+
+
+def test_tubes_has_the_words_about_tubes_too(run: Run, request: pytest.FixtureRequest) -> None:
+    name = str(request.node.name)
+    assert run("tubes", "create", name, "fifo") == (0, f"{name}: fifo\n", "")
+    assert name in run("tubes", "stats", name)[1]
+    assert run("tubes", "drop", name) == (0, f"dropped {name}\n", "")
+    assert name not in run("tubes")[1]
 
 
 def test_wrong_password(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
