@@ -164,8 +164,7 @@ class WalWriter:
             return
         if self._syncer.quick:
             # Nothing else runs while the loop syncs: first let come what already waits.
-            self._gathering = True
-            self._syncer.soon(partial(self._gather, self.written_lsn, 0, 0))
+            self._gather_soon()
             return
         self._begin()
 
@@ -192,8 +191,11 @@ class WalWriter:
         self._durable()
         self._publish()
         if self._unsynced and not self.broken:
-            self._gathering = True
-            self._syncer.soon(partial(self._gather, self.written_lsn, 0, 0))
+            self._gather_soon()
+
+    def _gather_soon(self) -> None:
+        self._gathering = True
+        self._syncer.soon(partial(self._gather, self.written_lsn, 0, 0))
 
     def _gather(self, seen: int, turns: int, idle: int) -> None:
         """Go on reading what already waits, so that the next sync is for all of it.

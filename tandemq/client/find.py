@@ -105,7 +105,7 @@ async def _probe(host: str, port: int, login: dict[str, str | None], term: int) 
     )
     try:
         async with asyncio.timeout(PROBE_SECONDS):
-            await _greeted(host, port)
+            await greeted(host, port)
         await connection.connect()
         answer = await connection.call("box.info", [], timeout=PROBE_SECONDS)
         state, found = _state(node, answer.body)
@@ -126,7 +126,7 @@ async def _probe(host: str, port: int, login: dict[str, str | None], term: int) 
         raise
 
 
-async def _greeted(host: str, port: int) -> None:
+async def greeted(host: str, port: int) -> None:
     """Wait for the greeting, on a connection of its own.
 
     A node that is frozen is connected to by its kernel and says nothing; the connector would leave

@@ -17,12 +17,12 @@ from typing import Any
 import asynctnt
 from asynctnt.exceptions import ErrorCode, TarantoolDatabaseError, TarantoolError
 
+from tandemq.client.find import greeted
+
 #: [[payload, options], ...] of one put_many.
 Frame = list[list[Any]]
 PROBE_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
-#: What every IPROTO server says first.
-GREETING_BYTES = 128
 
 
 class TargetError(Exception):
@@ -47,22 +47,6 @@ def addresses(text: str) -> list[tuple[str, int]]:
             raise ValueError(f"servers are host:port with commas between, not {part.strip()!r}")
         found.append((host, int(port)))
     return found
-
-
-async def greeted(host: str, port: int) -> None:
-    """Whether anybody is at home. Raises `OSError` or `TimeoutError`.
-
-    A stopped process takes connections and says nothing; asynctnt 2.3 would then leave its socket
-    open behind the timeout, once for every try.
-    """
-    async with asyncio.timeout(PROBE_SECONDS):
-        reader, writer = await asyncio.open_connection(host, port)
-        try:
-            await reader.readexactly(GREETING_BYTES)
-        except asyncio.IncompleteReadError as error:
-            raise ConnectionResetError("closed without a greeting") from error
-        finally:
-            writer.close()
 
 
 class Target:
@@ -113,13 +97,16 @@ class Target:
             **self.login,
         )
         try:
-            await greeted(host, port)
+            async with asyncio.timeout(PROBE_SECONDS):
+                await greeted(host, port)
             await connection.connect()
             state = await connection.call("queue.state", [], timeout=PROBE_SECONDS)
         except TarantoolDatabaseError as error:
             if error.code in (ErrorCode.ER_ACCESS_DENIED, ErrorCode.ER_PASSWORD_MISMATCH):
                 raise TargetError(f"{host}:{port}: {error.message}") from error
             self.failure = f"{host}:{port}: {error.message}"
+        except asyncio.IncompleteReadError:
+            self.failure = f"{host}:{port}: closed without a greeting"
         except (TimeoutError, OSError, TarantoolError) as error:
             self.failure = f"{host}:{port}: {error or type(error).__name__}"
         else:
