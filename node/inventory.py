@@ -6,11 +6,12 @@ Implements node.admin.inventory on core and engine. Every read is bounded. Not h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from engine import operator
+from engine import attempts, operator, pause
+from engine.clients import Client
 from model.errors import QueueError
 from model.task import STATE_NAMES
 from node import sessions_view
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 COMMIT_SECONDS = 10.0
 #: Tasks changed before others get their turn of the loop.
 SLICE = 200
+#: The call of a client without a session, as an operator's is.
+_NOBODY = Client(0)
 _STATUS_OF = {name: status for status, name in STATE_NAMES.items()}
 
 
@@ -61,15 +64,16 @@ class NodeInventory:
         longest = sessions_view.longest_taken(engine, self.now())
         scan = SCAN_ROWS
         found = []
+        feeders = _feeders(engine.tubes)
         for name in page[:limit]:
-            status, looked = self._tube(engine.tubes[name], longest, scan)
+            status, looked = self._tube(engine.tubes[name], longest, scan, feeders.get(name, ()))
             scan = max(0, scan - looked)
             found.append(status)
         more = page[limit - 1] if len(page) > limit else None
         return values.TubePage(tuple(found), len(names), more)
 
     def _tube(
-        self, tube: Tube, longest: dict[int, float], scan: int
+        self, tube: Tube, longest: dict[int, float], scan: int, feeders: Sequence[str]
     ) -> tuple[values.TubeStatus, int]:
         tasks: dict[str, int] = {}
         oldest, looked, problem = None, 0, None
@@ -79,6 +83,7 @@ class NodeInventory:
         except Exception as error:
             problem = f"the driver cannot count: {type(error).__name__}: {error}"
         wait, processing = self.recorder.means(tube)
+        paused = pause.state(tube)
         return values.TubeStatus(
             tube.name,
             tube.type,
@@ -97,6 +102,9 @@ class NodeInventory:
             longest.get(tube.id),
             wait,
             processing,
+            paused["puts"],
+            paused["takes"],
+            tuple(feeders),
             problem,
         ), looked
 
@@ -159,9 +167,7 @@ class NodeInventory:
         core = self.core
         tube = self._find("tube", order.tube)
         target = None if order.to is None else self._find("to", order.to)
-        if not core.engine.running:
-            why = f"{core.identity.name} is {core.state}: only a node that is RUNNING changes tasks"
-            raise Refused(why, (why,))
+        self._must_run()
         ids, more = self._meant(tube, order)
         if order.dry_run:
             present = sum(1 for task_id in ids if task_id in tube.space.rows)
@@ -183,6 +189,39 @@ class NodeInventory:
         return values.TasksResult(
             tube.name, order.action, False, len(ids), done, more, tuple(failed)
         )
+
+    def _must_run(self) -> None:
+        if not self.core.engine.running:
+            name, state = self.core.identity.name, self.core.state
+            why = f"{name} is {state}: only a node that is RUNNING changes tasks"
+            raise Refused(why, (why,))
+
+    async def change_tube(self, order: values.TubeOrder) -> values.TubeResult:
+        core = self.core
+        tube = self._find("tube", order.tube)
+        if order.to is not None:
+            self._find("to", order.to)
+        self._must_run()
+        core.advance(self.now())
+        moved = 0
+        try:
+            if order.action == "redrive":
+                moved = attempts.redrive(tube, _NOBODY, order.limit, order.to, lambda name: None)
+            else:
+                pause.change(tube, _NOBODY, order.what, order.action == "pause")
+        except QueueError as error:
+            core.engine.store.rollback()
+            raise Refused(error.text, (error.text,)) from None
+        except Exception as error:
+            core.engine.store.rollback()
+            core.engine.report(f"tube {tube.name}: {order.action} failed", error)
+            why = f"the driver failed: {type(error).__name__}: {error}"
+            raise Refused(why, (why,)) from None
+        core.engine.wake()
+        self.flush()
+        await self._committed()
+        paused = pause.state(tube)
+        return values.TubeResult(tube.name, order.action, paused["puts"], paused["takes"], moved)
 
     def _meant(self, tube: Tube, order: values.TasksOrder) -> tuple[list[int], bool]:
         if order.state is None:
@@ -249,6 +288,15 @@ class NodeInventory:
                 )
             )
         return values.Outlook(status.name, tuple(candidates))
+
+
+def _feeders(tubes: dict[str, Tube]) -> dict[str, list[str]]:
+    """The tubes whose dead letters come to a tube."""
+    found: dict[str, list[str]] = {}
+    for name, tube in sorted(tubes.items()):
+        if tube.policy is not None and tube.policy.dead_letter:
+            found.setdefault(tube.policy.dead_letter, []).append(name)
+    return found
 
 
 class _Wire:

@@ -13,7 +13,14 @@ from typing import Any, get_args
 
 from aiohttp import web
 
-from node.admin.inventory import CHANGED_MAX, IDS_MAX, TASK_STATES, TaskAction
+from node.admin.inventory import (
+    CHANGED_MAX,
+    IDS_MAX,
+    TASK_STATES,
+    TaskAction,
+    TubeAction,
+    TubeSide,
+)
 from node.admin.problems import Problem, invalid
 
 BODY_MAX = 16_384
@@ -56,6 +63,13 @@ TASKS = (
     Field("to", str, "a tube's name", optional=True, length=_TUBE_CHARS_MAX),
     Field("limit", int, f"1 to {CHANGED_MAX}", optional=True, least=1, most=CHANGED_MAX),
     Field("dry_run", bool, [True, False], False),
+)
+TUBE = (
+    Field("tube", str, "a tube's name", length=_TUBE_CHARS_MAX),
+    Field("action", str, get_args(TubeAction), choices=get_args(TubeAction)),
+    Field("what", str, get_args(TubeSide), optional=True, choices=get_args(TubeSide)),
+    Field("to", str, "a tube's name", optional=True, length=_TUBE_CHARS_MAX),
+    Field("limit", int, f"1 to {CHANGED_MAX}", optional=True, least=1, most=CHANGED_MAX),
 )
 NOTHING: tuple[Field, ...] = ()
 

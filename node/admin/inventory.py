@@ -15,6 +15,8 @@ from node.admin.backend import Lag, LossBound, State, SwitchReport
 TaskState = Literal["ready", "taken", "delayed", "buried"]
 TASK_STATES: tuple[TaskState, ...] = ("ready", "taken", "delayed", "buried")
 TaskAction = Literal["kick", "bury", "release", "delete", "move"]
+TubeAction = Literal["pause", "resume", "redrive"]
+TubeSide = Literal["puts", "takes"]
 
 #: Items on one page, ids in one request, and tasks one request may change.
 PAGE_MAX = 200
@@ -38,7 +40,8 @@ class TubeRates:
 class TubeStatus:
     """One tube. None where it is not known: counting would take long, or the type keeps no times.
 
-    done: tasks gone for good since the start. wait_seconds, processing_seconds: means over the
+    done: tasks gone for good since the start. dead_letters_of: tubes whose dead letters come here.
+    wait_seconds, processing_seconds: means over the
     last minute by Little's law (tasks in the state divided by the rate at which they leave it).
     """
 
@@ -59,6 +62,9 @@ class TubeStatus:
     longest_taken_seconds: float | None
     wait_seconds: float | None
     processing_seconds: float | None
+    paused_puts: bool
+    paused_takes: bool
+    dead_letters_of: tuple[str, ...]
     problem: str | None
 
 
@@ -133,6 +139,17 @@ class TasksResult:
     done: int
     more: bool
     failed: tuple[TaskFailure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TubeResult:
+    """What is paused now; moved: dead letters sent back."""
+
+    tube: str
+    action: TubeAction
+    paused_puts: bool
+    paused_takes: bool
+    moved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +281,21 @@ class TasksOrder:
     dry_run: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TubeOrder:
+    """What to do with a whole tube.
+
+    what: the side to pause or resume, None for both. to, limit: where dead letters go (None:
+    where each came from), and how many of them, the oldest first.
+    """
+
+    tube: str
+    action: TubeAction
+    what: TubeSide | None = None
+    to: str | None = None
+    limit: int = CHANGED_MAX
+
+
 class UnknownTube(Exception):
     """There is no tube of that name. field: the member of the request that named it."""
 
@@ -273,7 +305,7 @@ class UnknownTube(Exception):
 
 
 class Inventory(Protocol):
-    """Reads are synchronous and change nothing; `change_tasks` returns when it is committed."""
+    """Reads are synchronous and change nothing; what changes returns when it is committed."""
 
     def tubes(self, search: str, after: str, limit: int) -> TubePage: ...
 
@@ -289,4 +321,8 @@ class Inventory(Protocol):
 
     async def change_tasks(self, order: TasksOrder) -> TasksResult:
         """Raises `UnknownTube`, `Refused` on a node that is not RUNNING, `Unavailable`."""
+        ...
+
+    async def change_tube(self, order: TubeOrder) -> TubeResult:
+        """Raises `UnknownTube`, `Refused` when it cannot be done (now), `Unavailable`."""
         ...

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from node.admin import inventory as values
 from node.admin.backend import Backend
-from node.admin.bodies import TASKS, read_body
+from node.admin.bodies import TASKS, TUBE, read_body
 from node.admin.problems import invalid
 from node.admin.queries import Query
 from node.admin.security import AdminConfig
@@ -30,6 +30,7 @@ class InventoryHandlers:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/v1/tubes", self.tubes),
+            web.post("/v1/tubes", self.change_tube),
             web.get("/v1/tasks", self.tasks),
             web.post("/v1/tasks", self.change_tasks),
             web.get("/v1/sessions", self.sessions),
@@ -82,6 +83,13 @@ class InventoryHandlers:
         except values.UnknownTube as error:
             raise _unknown(error) from None
 
+    async def change_tube(self, request: web.Request) -> web.Response:
+        order = _tube_order(await read_body(request, TUBE, self.config.body_s))
+        try:
+            return _answer(await self.backend.inventory.change_tube(order))
+        except values.UnknownTube as error:
+            raise _unknown(error) from None
+
 
 def _answer(value: Any) -> web.Response:
     return web.json_response(asdict(value))
@@ -108,3 +116,14 @@ def _order(body: dict[str, Any]) -> values.TasksOrder:
         body["limit"] or 1000,
         body["dry_run"],
     )
+
+
+def _tube_order(body: dict[str, Any]) -> values.TubeOrder:
+    redrives = body["action"] == "redrive"
+    if redrives and body["what"] is not None:
+        raise invalid("what", "belongs to pause and resume", "no what with redrive")
+    for name in ("to", "limit"):
+        if not redrives and body[name] is not None:
+            raise invalid(name, "belongs to the action redrive", f"no {name} with {body['action']}")
+    limit = body["limit"] or values.CHANGED_MAX
+    return values.TubeOrder(body["tube"], body["action"], body["what"], body["to"], limit)

@@ -114,6 +114,7 @@ def _schemas() -> Json:
     )
     schemas["Empty"] = closed_object({})
     schemas["TasksRequest"] = openapi_inventory.tasks_request()
+    schemas["TubeRequest"] = openapi_inventory.tube_request()
     return {**schemas, **_problem_schemas()}
 
 

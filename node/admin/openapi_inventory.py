@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from node.admin import inventory
-from node.admin.bodies import TASKS
+from node.admin.bodies import TASKS, TUBE
 from node.admin.openapi_parts import (
     CHANGE,
     JSON,
@@ -35,6 +35,7 @@ VALUES: tuple[type, ...] = (
     inventory.TasksResult,
     inventory.TubePage,
     inventory.TubeRates,
+    inventory.TubeResult,
     inventory.TubeStatus,
 )
 _ID: Json = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
@@ -58,6 +59,24 @@ def tasks_request() -> Json:
         "dry_run": {"type": "boolean", "default": False},
     }
     return closed_object(properties, optional=("ids", "state", "to", "limit", "dry_run"))
+
+
+def tube_request() -> Json:
+    """The body of POST /v1/tubes, as bodies.TUBE checks it."""
+    name: Json = {"type": "string", "minLength": 1, "maxLength": TUBE[0].length}
+    properties: Json = {
+        "tube": name,
+        "action": {"type": "string", "enum": list(get_args(inventory.TubeAction))},
+        "what": {"type": "string", "enum": list(get_args(inventory.TubeSide))},
+        "to": name,
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": inventory.CHANGED_MAX,
+            "default": inventory.CHANGED_MAX,
+        },
+    }
+    return closed_object(properties, optional=("what", "to", "limit"))
 
 
 def _parameter(name: str, schema: Json, text: str, required: bool = False) -> Json:
@@ -116,16 +135,17 @@ def paths() -> Json:
         ),
         _limit(50),
     )
+    tubes = _page(
+        "tubes",
+        "Tubes by name: counts, rates, ages.",
+        "TubePage",
+        _parameter("search", {**text, "default": ""}, "Only tubes with this in their name."),
+        _parameter("after", {**text, "default": ""}, "Only tubes with a higher name."),
+        _limit(100),
+    )
     return {
         **_console(),
-        "/v1/tubes": _page(
-            "tubes",
-            "Tubes by name: counts, rates, ages.",
-            "TubePage",
-            _parameter("search", {**text, "default": ""}, "Only tubes with this in their name."),
-            _parameter("after", {**text, "default": ""}, "Only tubes with a higher name."),
-            _limit(100),
-        ),
+        "/v1/tubes": {**tubes, "post": _change_tube()},
         "/v1/tasks": {**tasks, "post": _change_tasks()},
         "/v1/sessions": _page(
             "sessions",
@@ -156,11 +176,30 @@ def _change_tasks() -> Json:
             "itself; `failed` names those that were not, and why. `to` is the tube that `move` "
             "moves to. A dry run counts and changes nothing."
         ),
-        "requestBody": {"required": True, "content": content(ref("TasksRequest"))},
+        **_change("TasksRequest", "TasksResult"),
+    }
+
+
+def _change_tube() -> Json:
+    return {
+        "operationId": "changeTube",
+        "summary": "Pause or resume a tube, or send its dead letters back.",
+        "description": (
+            "`pause` and `resume` mean puts, takes, or both without `what`. `redrive` sends up to "
+            "`limit` dead letters, the oldest first, to the tubes they came from, or all of them "
+            "to the tube `to`, their attempts forgotten."
+        ),
+        **_change("TubeRequest", "TubeResult"),
+    }
+
+
+def _change(request: str, result: str) -> Json:
+    return {
+        "requestBody": {"required": True, "content": content(ref(request))},
         "responses": {
             "200": {
                 "description": "Done, as durable as the node promises.",
-                "content": {JSON: {"schema": ref("TasksResult")}},
+                "content": {JSON: {"schema": ref(result)}},
             },
             **problems_of(CHANGE),
         },

@@ -165,6 +165,37 @@ def test_many_tasks_are_moved_and_kicked(nodes: Pair, open_page: Open) -> None:
     assert counts(nodes.a)["buried"] == 0
 
 
+def test_a_tube_is_paused_and_its_dead_letters_sent_back(nodes: Pair, open_page: Open) -> None:
+    client = nodes.a.connect()
+    client.call("queue.create_tube", "lost", "fifo")
+    client.call("queue.create_tube", "fails", "fifo", {"max_attempts": 1, "dead_letter": "lost"})
+    client.call("queue.tube.fails:put", "one")
+    client.call("queue.tube.fails:release", client.call("queue.tube.fails:take", 0).data[0][0])
+    page = open_page(nodes.a, "#/tubes/lost")
+    flow = page.get_by_role("group", name="The whole tube")
+    expect(flow).to_contain_text("Dead letters of fails")
+    flow.get_by_role("button", name="Pause puts").click()
+    toast(page, "pause puts: puts paused")
+    flow.get_by_role("button", name="Pause takes").click()
+    expect(flow).to_contain_text("puts and takes paused")
+    page.get_by_role("link", name="Tubes").first.click()
+    expect(page.locator("tbody tr", has_text="lost")).to_contain_text("puts and takes paused")
+    page.get_by_role("link", name="lost").click()
+    flow.get_by_role("button", name="Resume puts").click()
+    flow.get_by_role("button", name="Resume takes").click()
+    toast(page, "resume takes: all goes on")
+    flow.get_by_role("button", name="Send back").click()
+    choose_yes(page, "Cancel")
+    assert counts(nodes.a, "lost")["ready"] == 1
+    flow.get_by_role("button", name="Send back").click()
+    choose_yes(page, "Send back")
+    toast(page, "sent back: 1")
+    assert (counts(nodes.a, "fails")["ready"], counts(nodes.a, "lost")["total"]) == (1, 0)
+    for name in ("fails", "lost"):
+        client.call(f"queue.tube.{name}:truncate")
+        client.call(f"queue.tube.{name}:drop")
+
+
 def test_a_snapshot_is_written(nodes: Pair, open_page: Open) -> None:
     page = open_page(nodes.a)
     page.get_by_role("button", name="Snapshot").click()

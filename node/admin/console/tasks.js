@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { bytes, confirmed, count, h, num, rate, seconds, table, toast } from "./dom.js";
+import { pausedWords } from "./tubes.js";
 
 const ACTIONS = { kick: "Kick", bury: "Bury", release: "Release", delete: "Delete", move: "Move …" };
 const FITS = { ready: ["bury", "delete", "move"], taken: ["release", "bury", "delete"], delayed: ["bury", "delete", "move"], buried: ["kick", "delete", "move"] };
@@ -20,11 +21,12 @@ export class TasksView {
     this.subqueue = h("input", { id: "subqueue", autocomplete: "off", onchange: again });
     this.from = h("input", { id: "from", type: "number", min: "0", onchange: again });
     this.facts = h("p", { class: "facts" });
+    this.flow = h("div", { class: "bar", role: "group", "aria-label": "The whole tube" });
     this.bar = h("div", { class: "bar", role: "group", "aria-label": "Chosen tasks" });
     this.whole = h("div", { class: "bar", role: "group", "aria-label": "All tasks of the state" });
     this.list = h("div");
     this.pages = h("p", { class: "buttons" });
-    this.element = h("div", null, h("p", null, h("a", { href: "#/tubes" }, "Tubes")), h("h1", null, tube), this.facts,
+    this.element = h("div", null, h("p", null, h("a", { href: "#/tubes" }, "Tubes")), h("h1", null, tube), this.facts, this.flow,
       h("p", { class: "filters" }, h("label", { for: "state" }, "State"), this.state,
         h("label", { for: "subqueue" }, "Sub-queue"), this.subqueue, h("label", { for: "from" }, "From id"), this.from),
       this.whole, this.bar, this.list, this.pages);
@@ -36,8 +38,10 @@ export class TasksView {
       get("/v1/tasks", { tube: this.tube, state: this.state.value, subqueue: this.subqueue.value, after: first, limit: 50 }),
       get("/v1/tubes", { search: this.tube, limit: 200 }),
     ]);
-    this.showFacts(tubes.tubes.find((one) => one.name === this.tube));
-    this.showWhole(tubes.tubes.find((one) => one.name === this.tube));
+    const facts = tubes.tubes.find((one) => one.name === this.tube);
+    this.showFacts(facts);
+    this.showFlow(facts);
+    this.showWhole(facts);
     // Who reads or chooses is not disturbed: ages are let stand while the focus is in the table.
     const ids = page.tasks.map((task) => `${task.id}${task.state}`).join();
     if (!forced && this.list.contains(document.activeElement) && ids === this.ids) return;
@@ -50,6 +54,39 @@ export class TasksView {
   showFacts(tube) {
     if (!tube) return;
     this.facts.textContent = `${tube.type} · ${STATES.map((s) => `${count(tube[s])} ${s}`).join(", ")} · put ${rate(tube.rates?.put)}/s, taken ${rate(tube.rates?.take)}/s, acked ${rate(tube.rates?.ack)}/s · oldest ready ${seconds(tube.oldest_ready_seconds)}`;
+  }
+
+  // Built anew only when it says something else: a button that is being used must not vanish.
+  showFlow(tube) {
+    const key = tube && JSON.stringify([tube.paused_puts, tube.paused_takes, tube.dead_letters_of]);
+    if (!tube || key === this.flowKey) return;
+    this.flowKey = key;
+    const side = (what, paused) => h("button", { type: "button", onclick: () => this.turn(paused ? "resume" : "pause", what) }, `${paused ? "Resume" : "Pause"} ${what}`);
+    const from = tube.dead_letters_of;
+    this.flow.replaceChildren(...[
+      pausedWords(tube) ? h("b", { class: "warn" }, pausedWords(tube)) : null,
+      side("puts", tube.paused_puts), side("takes", tube.paused_takes),
+      from.length ? h("span", null, `Dead letters of ${from.join(", ")}:`) : null,
+      from.length ? h("button", { type: "button", onclick: () => this.redrive(from) }, "Send back") : null,
+    ].filter(Boolean));
+  }
+
+  async turn(action, what) {
+    await this.sendTube({ tube: this.tube, action, what }, (done) => `${action} ${what}: ${pausedWords(done) || "all goes on"}`);
+  }
+
+  async redrive(from) {
+    const lines = [`Ready and buried tasks of ${this.tube} that died in ${from.join(", ")} go back there, the oldest first, at most ${count(LIMIT)}. Their attempts are forgotten.`];
+    if (await confirmed("Send dead letters back?", lines, "Send back")) await this.sendTube({ tube: this.tube, action: "redrive" }, (done) => `sent back: ${count(done.moved)}`);
+  }
+
+  async sendTube(order, words) {
+    try {
+      toast(words(await post("/v1/tubes", order)));
+    } catch (error) {
+      toast(`${order.action}: ${error.message}`, true);
+    }
+    await this.refresh(true).catch((error) => this.failed(error));
   }
 
   showWhole(tube) {

@@ -3,6 +3,12 @@
 import { get } from "./api.js";
 import { count, h, num, rate, seconds, table } from "./dom.js";
 
+// What of a tube is paused, in words; nothing when all goes on.
+export function pausedWords(tube) {
+  const sides = [tube.paused_puts ? "puts" : null, tube.paused_takes ? "takes" : null].filter(Boolean);
+  return sides.length ? `${sides.join(" and ")} paused` : "";
+}
+
 export class TubesView {
   constructor() {
     this.after = [""];
@@ -16,7 +22,7 @@ export class TubesView {
   async refresh() {
     const page = await get("/v1/tubes", { search: this.search.value, after: this.after.at(-1), limit: 50 });
     const rows = page.tubes.map((tube) => [
-      [h("a", { href: `#/tubes/${encodeURIComponent(tube.name)}` }, tube.name), tube.problem ? h("span", { class: "bad" }, ` ${tube.problem}`) : null],
+      [h("a", { href: `#/tubes/${encodeURIComponent(tube.name)}` }, tube.name), pausedWords(tube) ? h("span", { class: "warn" }, ` ${pausedWords(tube)}`) : null, tube.problem ? h("span", { class: "bad" }, ` ${tube.problem}`) : null],
       tube.type, count(tube.ready), count(tube.taken), count(tube.delayed),
       tube.buried ? h("b", { class: "warn" }, count(tube.buried)) : count(tube.buried),
       rate(tube.rates?.put), rate(tube.rates?.take), rate(tube.rates?.ack),
