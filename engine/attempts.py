@@ -205,8 +205,12 @@ def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
 def info(tube: Tube, task_id: Any) -> dict[str, Any]:
     """`TUBE:info(id)`: everything known of a task but its payload; times in seconds."""
     row = tube.peek(task_id)
-    task_id, status = row[0], row[1]
-    found: dict[str, Any] = {"id": task_id, "state": status}
+    return {"id": row[0], "state": row[1], **told(tube, row[0], row[1])}
+
+
+def told(tube: Tube, task_id: int, status: str) -> dict[str, Any]:
+    """What is known of a task beside its row: attempts, last failure, origin, headers."""
+    found: dict[str, Any] = {}
     note = tube.notes.get(task_id)
     if tube.policy is not None:
         found["attempts"] = (note[NOTE_ATTEMPTS] if note else 0) + (status == "t")

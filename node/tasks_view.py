@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from engine import attempts
 from engine.system_spaces import TAKEN_CONN, TAKEN_SESSION, TAKEN_TIME
 from model.task import INFINITY_US, STATE_NAMES
-from node.admin.inventory import Holder, Task
+from node.admin.inventory import Failure, Holder, Task
 from node.preview import preview
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def shown_task(core: Core, tube: Tube, row: Row, now_us: int) -> Task:
     created = _integer(fields.get("created"))
     due = _integer(fields.get("next_event"))
     name = fields.get("utube")
+    known = attempts.told(tube, row[0], str(row[1]))
     return Task(
         row[0],
         STATE_NAMES.get(status, status),
@@ -48,7 +50,17 @@ def shown_task(core: Core, tube: Tube, row: Row, now_us: int) -> Task:
         _integer(fields.get("pri")),
         None if name is None else str(name).encode("utf-8", "replace").decode(),
         _holder(core, tube, row[0], now_us),
+        known.get("attempts"),
+        _failure(known),
+        known.get("headers", {}),
     )
+
+
+def _failure(known: dict[str, Any]) -> Failure | None:
+    if "reason" not in known:
+        return None
+    origin = (known.get("from_tube"), known.get("from_id"), known.get("from_attempts"))
+    return Failure(known["reason"], known["time"], *origin)
 
 
 def _integer(value: Any) -> int | None:

@@ -88,10 +88,24 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task last failed, and when. from_*: of a dead letter, where it died and after how many
+    attempts.
+    """
+
+    reason: str
+    at: float
+    from_tube: str | None
+    from_id: int | None
+    from_attempts: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A task. payload: its MessagePack as JSON text, `truncated` when something was left out.
 
     due_seconds: until its next deadline (ttl, ttr or delay), None when it has none.
+    attempts: how often it was taken, None where its tube does not count. headers: the producer's.
     """
 
     id: int
@@ -107,6 +121,9 @@ class Task:
     priority: int | None
     subqueue: str | None
     holder: Holder | None
+    attempts: int | None
+    failure: Failure | None
+    headers: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

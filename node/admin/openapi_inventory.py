@@ -21,6 +21,7 @@ from node.admin.openapi_parts import (
 VALUES: tuple[type, ...] = (
     inventory.Candidate,
     inventory.ClientConnection,
+    inventory.Failure,
     inventory.HeldTask,
     inventory.History,
     inventory.Holder,

@@ -43,6 +43,8 @@ def schema_of(hint: Any) -> Json:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         return {"type": "string", "enum": list(args)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema_of(args[1])}
     if origin is tuple:
         return {"type": "array", "items": schema_of(args[0])}
     assert origin in (Union, types.UnionType), hint

@@ -12,6 +12,7 @@ from model.errors import QueueError
 from tests.admin.harness import api
 from tests.admin.test_admin_inventory import put, tube
 
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 pytestmark = pytest.mark.asyncio
 
 
@@ -50,8 +51,15 @@ async def test_dead_letters_go_back_where_they_came_from_or_elsewhere() -> None:
         dead = tube(node, "dead", "fifo")
         found = tube(node, max_attempts=1, dead_letter="dead")
         other = tube(node, "other")
-        put(found, 1, 2, 3)
+        put(found, 1, headers={"traceparent": TRACE})
+        put(found, 2, 3)
         fail_all(found)
+        _, page, _ = await node.ask("GET", "/v1/tasks", params={"tube": "dead", "limit": "1"})
+        task = page["tasks"][0]
+        assert (task["attempts"], task["headers"]) == (None, {"traceparent": TRACE})
+        assert task["failure"].pop("at") > 0
+        origin = {"from_tube": "jobs", "from_id": 0, "from_attempts": 1}
+        assert task["failure"] == {"reason": "released", **origin}
         assert (len(dead.space.rows), len(found.space.rows)) == (3, 0)
         _, page, _ = await node.ask("GET", "/v1/tubes", params={"search": "dead"})
         assert page["tubes"][0]["dead_letters_of"] == ["jobs"]

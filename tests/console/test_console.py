@@ -173,6 +173,7 @@ def test_a_tube_is_paused_and_its_dead_letters_sent_back(nodes: Pair, open_page:
     client.call("queue.tube.fails:release", client.call("queue.tube.fails:take", 0).data[0][0])
     page = open_page(nodes.a, "#/tubes/lost")
     flow = page.get_by_role("group", name="The whole tube")
+    expect(page.locator("tbody tr")).to_contain_text("task 0 of fails, dead after 1 attempts")
     expect(flow).to_contain_text("Dead letters of fails")
     flow.get_by_role("button", name="Pause puts").click()
     toast(page, "pause puts: puts paused")

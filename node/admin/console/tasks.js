@@ -1,7 +1,7 @@
 // Tasks of one tube: pages, payloads, and what an operator may do to one or many.
 
 import { get, post } from "./api.js";
-import { bytes, confirmed, count, h, num, rate, seconds, table, toast } from "./dom.js";
+import { bytes, confirmed, count, h, moment, num, rate, seconds, table, toast } from "./dom.js";
 import { pausedWords } from "./tubes.js";
 
 const ACTIONS = { kick: "Kick", bury: "Bury", release: "Release", delete: "Delete", move: "Move …" };
@@ -104,7 +104,7 @@ export class TasksView {
       h("input", { type: "checkbox", "aria-label": `Choose task ${task.id}`, checked: this.chosen.has(task.id),
         onchange: (e) => { this.chosen[e.target.checked ? "add" : "delete"](task.id); this.showBar(); } }),
       String(task.id), h("span", { class: `state-${task.state}` }, task.state), this.payload(task),
-      task.subqueue === null ? "–" : task.subqueue, task.priority === null ? "–" : String(task.priority),
+      this.story(task), task.subqueue === null ? "–" : task.subqueue, task.priority === null ? "–" : String(task.priority),
       seconds(task.age_seconds), seconds(task.due_seconds),
       task.holder ? h("span", { title: `session ${task.holder.session}` }, `${task.holder.peer || "not connected"}, ${seconds(task.holder.held_seconds)}`) : "–",
       h("span", { class: "row" }, (FITS[task.state] || []).map((action) => h("button", { type: "button", class: "small",
@@ -112,7 +112,7 @@ export class TasksView {
     const everyone = h("input", { type: "checkbox", "aria-label": "Choose all on this page",
       onchange: (e) => { for (const task of this.tasks) this.chosen[e.target.checked ? "add" : "delete"](task.id); this.show(); } });
     const left = this.list.querySelector(".scroll")?.scrollLeft || 0;
-    this.list.replaceChildren(table(`Tasks of ${this.tube}`, [{ cell: everyone }, num("Id"), "State", "Payload", "Sub-queue", num("Priority"), num("Age"), num("Due in"), "Held by", "Actions"],
+    this.list.replaceChildren(table(`Tasks of ${this.tube}`, [{ cell: everyone }, num("Id"), "State", "Payload", "Attempts", "Sub-queue", num("Priority"), num("Age"), num("Due in"), "Held by", "Actions"],
       rows, this.next === null ? "no such task" : "none in this stretch, go on with More"));
     this.list.querySelector(".scroll").scrollLeft = left;
     this.pages.replaceChildren(...[
@@ -129,6 +129,16 @@ export class TasksView {
     if (task.payload.length <= 60 && !task.truncated) return h("code", null, task.payload);
     return h("details", { open: this.open.has(task.id), ontoggle: (e) => this.open[e.target.open ? "add" : "delete"](task.id) },
       h("summary", null, h("code", null, `${task.payload.slice(0, 60)}…`), h("span", { class: "muted" }, ` ${size}`)), h("pre", null, pretty));
+  }
+
+  // What befell it so far: attempts, why it failed last, where it died, what its producer noted.
+  story(task) {
+    const failure = task.failure;
+    const origin = failure?.from_tube ? `task ${failure.from_id} of ${failure.from_tube}, dead after ${count(failure.from_attempts)} attempts` : null;
+    const noted = Object.entries(task.headers).map(([name, value]) => `${name}: ${value}`);
+    const lines = [failure ? `${failure.reason} (${moment(failure.at)})` : null, origin, ...noted].filter(Boolean);
+    const attempts = task.attempts === null ? "–" : String(task.attempts);
+    return lines.length ? [attempts, h("div", { class: "muted story" }, lines.map((line) => h("div", null, line)))] : attempts;
   }
 
   showBar() {
