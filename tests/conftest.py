@@ -13,6 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+# What an outer make tells its commands is not meant for those that tests run: a make among them
+# would print where it is, or take over the outer one's ARGS.
+for _name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GNUMAKEFLAGS", "MAKEOVERRIDES", "ARGS"):
+    os.environ.pop(_name, None)
+
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "dev", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE

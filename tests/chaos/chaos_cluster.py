@@ -29,7 +29,7 @@ from storage.inspect import Dump
 from storage.rescue import rescue_names
 
 TTR = 20.0
-HEAL_SECONDS = 20.0
+HEAL_SECONDS = 60.0
 SHARED = ("--in-replicaset", "--ttr", f"{TTR:g}")
 #: Pair mode without exceptions: nothing is acknowledged that is not on both nodes.
 STRICT = ("--set", "replication.ack=pair", "--set", "replication.solo_after=null")
@@ -69,6 +69,7 @@ class Cluster:
     async def start(self) -> None:
         await asyncio.to_thread(self.pair.start)
         await self.do(self._create)
+        await self.until(self.alike, HEAL_SECONDS, "both nodes know the tubes")
 
     async def _create(self, client: Client) -> None:
         for tube, kind in TUBES.items():
@@ -103,9 +104,22 @@ class Cluster:
         assert process is not None
         process.send_signal(number)
 
-    def lost_by(self, node: str, since: float, until: float | None = None) -> None:
-        """What `node` acknowledged alone since then may be undone by the other's promotion."""
-        self.load.history.losses.append(Loss(node, since, until or time.monotonic()))
+    async def in_step(self, node: str) -> float:
+        """A moment up to which the other node has all that this one acknowledged."""
+        other = "b" if node == "a" else "a"
+        since = time.monotonic()
+        told = await self.status(node)
+
+        async def reached() -> bool:
+            theirs = await self.status(other)
+            return theirs["term"] == told["term"] and bool(theirs["lsn"] >= told["lsn"])
+
+        await self.until(reached, HEAL_SECONDS, f"{other} has what {node} had")
+        return since
+
+    def lost_by(self, node: str, since: float) -> None:
+        """What `node` acknowledged alone since then, up to now, the other's promotion may undo."""
+        self.load.history.losses.append(Loss(node, since, time.monotonic()))
 
     async def kill(self, node: str) -> None:
         self.note(f"{node}: kill -9")

@@ -12,12 +12,14 @@ import asyncio
 import os
 import random
 import shutil
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import chaos_audit
 import pytest
-from chaos_cluster import Cluster
+from chaos_cluster import HEAL_SECONDS, Cluster
 from chaos_disks import lacks
 from chaos_scenarios import SCENARIOS, Scenario, promote
 from chaos_toxi import serving
@@ -96,7 +98,19 @@ def test_the_audit_finds_no_fault_in_any_of_their_logs(spark: Any) -> None:
 async def lose(c: Cluster) -> None:
     """A master acknowledges alone, dies, and its disk is gone: local mode does not cover that."""
     await c.partition()
-    await asyncio.sleep(1)
+    # So many that workers do not keep up with them.
+    for number in range(3):
+        c.load.add_producer(f"more{number}", node="a")
+    since, history = time.monotonic(), c.load.history
+
+    async def alone() -> bool:
+        got = {one.value for one in history.deliveries}
+        mine = [put for put in history.puts if put.outcome == "ok" and put.sent > since]
+        # More than all workers can still be handed before the kill.
+        return sum(put.value not in got for put in mine) > 2 * len(c.load.workers)
+
+    await c.until(alone, HEAL_SECONDS, "tasks that a alone knows")
+    c.signal("a", signal.SIGKILL)
     await c.kill("a")
     shutil.rmtree(c.nodes["a"].data)
     await promote(c, "b")

@@ -47,8 +47,8 @@ def echo() -> Iterator[int]:
 
 
 def dial(link: Link) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", link.port), 5)
-    client.settimeout(2)
+    client = socket.create_connection(("127.0.0.1", link.port), 15)
+    client.settimeout(15)
     return client
 
 
@@ -76,7 +76,7 @@ def test_no_bandwidth_holds_bytes_back_and_gives_them_later(server: Server, echo
         with pytest.raises(TimeoutError):
             client.recv(9)
         link.release(held)
-        client.settimeout(5)
+        client.settimeout(15)
         assert client.recv(9) == b"later"
 
 

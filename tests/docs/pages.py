@@ -262,7 +262,7 @@ class Reader:
             environment = {
                 name: value for name, value in os.environ.items() if not name.startswith("TANDEMQ")
             }
-            environment |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "120", "MAKEFLAGS": ""}
+            environment |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
             # The commands' own defaults are ports of the page, too.
             environment["TANDEMQ_SERVER"] = f"127.0.0.1:{self.ports['3301']}"
             environment["TANDEMQ_ADMIN_SERVER"] = f"127.0.0.1:{self.ports['8081']}"
