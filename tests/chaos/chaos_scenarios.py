@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import shutil
 import signal
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -339,6 +338,8 @@ async def bootstrap_interrupted(c: Cluster) -> None:
         await client.call("box.snapshot", seconds=20)
 
     await c.do(fill)
+    # A client that lost patience with a would find no tubes at b.
+    await c.on("client_b", "cut")
     await c.kill("b")
     shutil.rmtree(c.nodes["b"].data)
     for number in range(15):
@@ -352,5 +353,5 @@ async def bootstrap_interrupted(c: Cluster) -> None:
             await c.restart("b", "--read-only")
         status = await c.status("b")
         assert not status["writable"], "a node that is not whole serves"
-        await c.heal()
+        await c.on("b_from_a", "heal")
     await c.until(c.alike_nearly, PATIENCE, "the new disk has everything")
