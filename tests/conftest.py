@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +34,11 @@ settings.load_profile(
 )
 
 
+#: How much is said of all failures before their tracebacks, in characters, and of each in lines.
+IN_SHORT = 6000
+LINES_IN_SHORT = 70
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help="seed of randomized tests, to replay")
 
@@ -56,3 +62,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = build_session("local[2]", "tests", home=home, shuffle_partitions=2)
     yield session
     session.stop()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Why tests failed, in short and before all tracebacks: a CI may cut these off anywhere."""
+    reports = [*terminalreporter.getreports("error"), *terminalreporter.getreports("failed")]
+    if reports and not sys.stdout.isatty():
+        terminalreporter.section("WHY, IN SHORT")
+        for report in reports:
+            terminalreporter.write_line(in_short(report, IN_SHORT // len(reports)))
+    return (yield)
+
+
+def in_short(report: pytest.TestReport | pytest.CollectReport, most: int) -> str:
+    """The error and, of a Hypothesis test, its falsifying example: the end of it if it is long."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = report.longreprtext if crash is None else f"{crash.path}:{crash.lineno}: {crash.message}"
+    lines = [line[:160] for line in text.splitlines()]
+    if crash is None or len(lines) > LINES_IN_SHORT:
+        lines = [*lines[:5], "...", *lines[5:][5 - LINES_IN_SHORT :]]
+    text = "\n    ".join(lines)
+    if len(text) > most:
+        text = f"{text[: most // 4]}\n    ...\n{text[-most * 3 // 4 :]}"
+    return f"{report.nodeid}\n    {text}"

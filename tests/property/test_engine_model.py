@@ -9,7 +9,9 @@ import os
 from typing import Any
 
 import naive_model as naive
+import pytest
 from engine_bench import EPOCH, Bench, Worker, assert_replica_agrees
+from faults import BROKEN, FAULTS, Fault, both
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -63,7 +65,6 @@ options = st.fixed_dictionaries(
 keys = st.sampled_from(
     [{}, {}, {}, {"key": "a"}, {"key": "a", "window": 1}, {"key": "b", "window": 2.5}]
 )
-METHODS = ("put", "take", "delete", "release", "bury", "kick", "touch", "truncate")
 
 
 def plain(outcome: Any) -> Any:
@@ -130,7 +131,11 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     def agree(self, real: tuple[Any, ...], simple: tuple[Any, ...]) -> None:
         """Do it on both sides and compare what callers are told."""
-        outcome = plain(self.bench.call(*real))
+        self.expect(plain(self.bench.call(*real)), simple)
+        self.model.serve()
+
+    def expect(self, outcome: Any, simple: tuple[Any, ...]) -> None:
+        """Do on the model's side what had this outcome on the other."""
         try:
             expected = simple[0](*simple[1:])
         except naive.Refused as refusal:
@@ -138,7 +143,6 @@ class EngineAgainstModel(RuleBasedStateMachine):
             assert str(refusal) in outcome or (outcome, str(refusal)) == ("paused", "are paused")
         else:
             assert outcome == expected, f"{outcome!r}, the model says {expected!r}"
-        self.model.serve()
 
     def next_ticket(self) -> int:
         self.ticket += 1
@@ -435,34 +439,51 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.model.begin(everybody_gone=True)
         self.hire()
 
-    @rule(who=workers, name=tubes, which=tasks, method=st.sampled_from(METHODS))
-    def driver_fails(self, who: int, name: int, which: int, method: str) -> None:
-        """A driver that raises after it changed something: nothing of that stays."""
-        tube, worker = self.tube(name)[0], self.pairs[who][0]
-        if tube.driver is not tube.inner:
-            return
-        real = getattr(tube.driver, method)
+    @rule(who=workers, name=tubes, which=tasks, fault=st.sampled_from(FAULTS), beside=st.booleans())
+    def driver_fails(
+        self, who: int, name: int, which: int, fault: tuple[str, str], beside: bool
+    ) -> None:
+        """A driver that raises after it changed something: nothing of that stays.
 
-        def broken(*args: Any) -> None:
-            real(*args)
-            raise RuntimeError("broken")
-
-        setattr(tube.driver, method, broken)
+        `beside`: the driver of another tube that the call may reach. Where the call never asks for
+        the method, it is a call like any other.
+        """
+        (tube, simple), (call, method) = self.tube(name), fault
         task_id = self.task(name, which)
-        calls: dict[str, tuple[Any, ...]] = {
-            "put": (tube.put, worker, 0, b"x"),
-            "take": (tube.take, worker, 0, 0),
-            "delete": (tube.ack, worker, task_id),
-            "release": (tube.release, worker, task_id),
-            "bury": (tube.bury, worker, task_id),
-            "kick": (tube.kick, worker, 3),
-            "touch": (tube.touch, worker, task_id, 1),
-            "truncate": (tube.truncate, worker),
-        }
-        outcome = self.bench.call(*calls[method])
-        if not (method == "put" and outcome is NIL) and method != "bury":
-            assert isinstance(outcome, QueueError)
-        delattr(tube.driver, method)
+        worker, conn = self.holder(who, simple, task_id)
+        into = self.tube(which)
+        letters = tube.policy.dead_letter if tube.policy is not None else None
+        failing = tube
+        if beside:
+            failing = self.bench.engine.tubes[letters] if letters else self.tube(name + 1)[0]
+        real, simply = both(call, (tube, worker), (self.model, simple, conn), task_id, into)
+        with Fault(failing, method) as broken:
+            outcome = plain(self.bench.call(broken.during, *real))
+        if broken.in_call:
+            assert outcome == BROKEN
+        else:
+            self.expect(outcome, simply)
+        if broken.met and not broken.in_call:
+            self.one_who_waited_met_it()
+        self.model.serve()
+
+    def one_who_waited_met_it(self) -> None:
+        """A driver that fails in serving fails who is first in line, as if he had just called."""
+        tubes = self.model.tubes.values()
+        met = [
+            (waiting, waiter)
+            for worker, _ in self.pairs
+            for ticket, outcome in worker.told
+            if plain(outcome) == BROKEN
+            for tube in tubes
+            for waiting in (tube.waiters, tube.blocked)
+            for waiter in waiting
+            if waiter.ticket == ticket
+        ]
+        assert len(met) == 1
+        waiting, waiter = met[0]
+        waiting.remove(waiter)
+        waiter.conn.told.append((waiter.ticket, BROKEN))
 
     # -- after every step ------------------------------------------------------------------------
 
@@ -527,5 +548,36 @@ TestEngineAgainstModel.settings = settings(
     stateful_step_count=STEPS,
     deadline=None,
     derandomize=False,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+@pytest.mark.parametrize("method", ["release", "bury"])
+def test_a_release_that_gives_the_task_up(method: str) -> None:
+    """The last attempt's release buries: a driver that fails in `release` is not asked."""
+    walk = EngineAgainstModel()
+    walk.begin(["counted"], 0, False)
+    walk.put(1, 0, {})
+    walk.fail_often(1, 0, 1)
+    walk.take(1, 0, 0)
+    walk.same()
+    walk.driver_fails(1, 0, 0, ("release", method), False)
+    walk.same()
+    task = walk.model.tubes["counted"].tasks[0]
+    assert (task.status, task.attempts) == (("!", 2) if method == "release" else ("t", 1))
+    walk.teardown()
+
+
+def test_who_waits_meets_the_fault() -> None:
+    """The put is done and answered; the take that it wakes is told, the one behind it served."""
+    walk = EngineAgainstModel()
+    walk.begin(["fifottl"], 0, False)
+    for who in (0, 1):
+        walk.take(who, 0, None)
+    walk.driver_fails(2, 0, 0, ("put", "take"), False)
+    walk.same()
+    assert [[plain(outcome) for _, outcome in worker.told] for worker, _ in walk.pairs] == [
+        [BROKEN], [(0, "t", b"x")], [], []
+    ]  # fmt: skip
+    walk.teardown()
