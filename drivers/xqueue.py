@@ -48,6 +48,8 @@ class XQueue(Driver):
         self.ttr = _default(self.features, "ttr")
         self.zombie = _default(self.features, "zombie")
         self.time64 = self.features["id"] == "time64"
+        #: Keys are numbers made here, which fit by the way they are made.
+        self.numbered = self.features["id"] in ("time64", "auto_increment")
         #: An ack removes the record, whatever is said with it.
         self.removes = not {"keep", "zombie"} & self.features.keys()
 
@@ -90,7 +92,8 @@ class XQueue(Driver):
         last = self.space.next_id
         if self.time64:
             now *= 1000
-            return now if now > last else last
+            if now > last:
+                return now
         if last >= NEVER_US:
             raise DriverMisuse("the primary key has no greater value left")
         return last or 1
@@ -101,18 +104,16 @@ class XQueue(Driver):
         """Insert a record; `delay`, `ttl` in µs. Unknown fields of `task` are dropped."""
         layout = self.layout
         space = self.space
-        key = layout.check_key(key)
-        rest = layout.rest_of(task)
+        if not self.numbered:
+            key = layout.check_key(key)
+        row: Row = layout.fresh(key, task)
         if key in space.rows:
             raise DriverMisuse(
                 f"Duplicate key exists in unique index 'primary' in space '{space.name}'",
                 ER_TUPLE_FOUND,
             )
-        row: Row
-        if delay is None and ttl is None and self.ttl is None:
-            row = (key, "r", 0, "", 0, *rest)
-        else:
-            row = (key, *self._ready_at(delay, ttl, 0, now), *rest)
+        if delay is not None or ttl is not None or self.ttl is not None:
+            row = (key, *self._ready_at(delay, ttl, 0, now), *row[FIRST_OTHER:])
         space.insert(row)
         return row
 
@@ -136,15 +137,20 @@ class XQueue(Driver):
         row = self.index.first_ready(tube)
         if row is None:
             return None
-        key, _, runat, _, expires, *rest = row
-        if runat and runat <= now:
-            return row
+        key, runat = row[0], row[RUNAT]
         if ttr is None:
             ttr = self.ttr
-        runat, kind = (0, "") if ttr is None else (now + ttr, "t")
-        new = (key, "t", runat, kind, expires, *rest)
         space = self.space
-        op = (SET, space.id, key, 1, "t", RUNAT, runat, KIND, kind, EXPIRES, expires)
+        op: tuple[Any, ...]
+        if not runat and ttr is None:
+            new = (key, "t", *row[2:])
+            op = (SET, space.id, key, 1, "t")
+        else:
+            if runat and runat <= now:
+                return row
+            runat, kind = (0, "") if ttr is None else (now + ttr, "t")
+            new = (key, "t", runat, kind, *row[EXPIRES:])
+            op = (SET, space.id, key, 1, "t", RUNAT, runat, KIND, kind)
         space.update(key, row, new, op)
         return new
 

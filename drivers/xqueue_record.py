@@ -20,6 +20,8 @@ ER_FIELD_TYPE, ER_TUPLE_FOUND, ER_EXACT_MATCH = 23, 3, 19
 _KEY_MAX = 2**64
 _INTS = frozenset({int})
 _FLOATS = frozenset({int, float})
+#: Types whose every value fits a field that may hold them; numbers have limits.
+_ALL_FIT = frozenset({str, bool, dict, list, bytes})
 #: What a field of a type may hold; types that are not here may hold anything but nil.
 _HOLDS: dict[str, frozenset[type]] = {
     **dict.fromkeys(("str", "STR", "string"), frozenset({str})),
@@ -60,17 +62,14 @@ class Layout:
         self.others = [at for at in range(self.width) if at not in own]
         self.key_name: str = form[self.pk][0]
         self.other_names = [form[at][0] for at in self.others]
-        #: Of each field the row keeps as it is: name, types it may hold (None: any), nil allowed.
-        self.rules: list[tuple[str, frozenset[type] | None, bool]] = []
         self.priority = self._row_field(fields.get("priority"))
         self.tube = self._row_field(fields.get("tube"))
         self.whole = self.runat is not None and form[self.runat][1] in _UNSIGNED
         #: `view` by name.
-        self.table: Callable[[Row], dict[str, Any]] = self._compiled()
-        for at in self.others:
-            name, kind, nullable = form[at]
-            fine = (nullable or kind == "any") and not self._ordering(at)
-            self.rules.append((name, _HOLDS.get(kind), fine))
+        self.table: Callable[[Row], dict[str, Any]] = self._shower()
+        #: The row of a ready record from its key and its checked fields by name; a field that is
+        #: not there is nil, an unknown one dropped.
+        self.fresh: Callable[[Any, dict[str, Any]], Row] = self._maker()
 
     def _row_field(self, at: int | None) -> int | None:
         return None if at is None else FIRST_OTHER + self.others.index(at)
@@ -87,7 +86,7 @@ class Layout:
             found[position] = value
         return found
 
-    def _compiled(self) -> Callable[[Row], dict[str, Any]]:
+    def _shower(self) -> Callable[[Row], dict[str, Any]]:
         """A display over the row's columns: every reply makes one, and a loop takes five times as
         long. Names of fields enter it as literals."""
         spelt = {self.pk: "row[0]", self.status: "letters[row[1]]"}
@@ -101,27 +100,35 @@ class Layout:
         )
         return made
 
+    def _maker(self) -> Callable[[Any, dict[str, Any]], Row]:
+        """Likewise a display over the task's fields: what needs no look at its value is let pass
+        by its type."""
+        passes = []
+        for at in self.others:
+            _, kind, nullable = self.format[at]
+            fine = _HOLDS.get(kind, _ALL_FIT) & _ALL_FIT
+            may_lack = (nullable or kind == "any") and not self._ordering(at)
+            passes.append(fine | {type(None)} if may_lack else fine)
+        fields = "".join(
+            f", v if type(v := task.get({name!r})) in passes[{n}] else checked({at}, v)"
+            for n, (at, name) in enumerate(zip(self.others, self.other_names, strict=True))
+        )
+        made: Callable[[Any, dict[str, Any]], Row] = eval(
+            f"lambda key, task: (key, 'r', 0, '', 0{fields})",
+            {"passes": passes, "checked": self._checked},
+        )
+        return made
+
+    def _checked(self, at: int, value: Any) -> Any:
+        self._check(at, self.format[at][1], self.format[at][2], value)
+        return value
+
     def rest(self, fields: list[Any]) -> tuple[Any, ...]:
         """Checked fields of a record that a row keeps as they are."""
         form = self.format
         for at in self.others:
             self._check(at, form[at][1], form[at][2], fields[at])
         return tuple([fields[at] for at in self.others])
-
-    def rest_of(self, task: dict[str, Any]) -> list[Any]:
-        """The same of a record by field names; fields it lacks are nil, unknown ones dropped."""
-        found = []
-        for name, holds, may_lack in self.rules:
-            value = task.get(name)
-            found.append(value)
-            if value is None:
-                if may_lack:
-                    continue
-            elif type(value) is str and (holds is None or str in holds):
-                continue
-            at = self.names[name]
-            self._check(at, self.format[at][1], self.format[at][2], value)
-        return found
 
     def _check(self, at: int, kind: str, nullable: bool, value: Any) -> None:
         if value is None:

@@ -59,7 +59,8 @@ class RecordTube(Tube):
         self.records = driver
         self.futures: dict[Any, OrderedDict[int, Waiter]] = {}
         self.scoped: dict[str, OrderedDict[int, Waiter]] = {}
-        self.unscoped: OrderedDict[int, Waiter] = OrderedDict()
+        # Without a field for it nobody waits for a tube's records, and the two are the same.
+        self.unscoped = self.waiters if driver.layout.tube is None else OrderedDict()
         self.strict = self.opts.get("compat") == "strict"
         view, table = driver.layout.view, driver.layout.table
         self.task: Callable[[Row], Any] = view if driver.features["retval"] == "tuple" else table
@@ -152,9 +153,10 @@ class RecordTube(Tube):
                     raise failure("Feature tube is not enabled")
                 if type(tube) is not str:
                     raise failure("opts.tube must be a string")
-        row = self._take(client, tube, ttr)
-        if row is not None:
-            return Values((self.task(row),))
+        if self.records.index.ready.count:
+            row = self._take(client, tube, ttr)
+            if row is not None:
+                return Values((self.task(row),))
         if not wait:
             return EMPTY
         waiter = self.engine.park(client, ticket, self, wait, False)
@@ -197,21 +199,23 @@ class RecordTube(Tube):
         self._serve(self.unscoped, None)
 
     def _serve(self, line: OrderedDict[int, Waiter], tube: str | None) -> None:
-        ready = self.records.index.ready
+        ready, waiters = self.records.index.ready, self.waiters
         while line and ready.count:
             waiter = next(iter(line.values()))
-            if waiter.id not in self.waiters:
+            if line is not waiters and waiter.id not in waiters:
                 # Answered with all others, at a change of roles.
                 del line[waiter.id]
                 continue
             try:
                 row = self._take(waiter.client, tube, waiter.ttr)
-                outcome: Any = None if row is None else Values((self.task(row),))
+                if row is None:
+                    return
+                outcome: Any = Values((self.task(row),))
             except Exception as error:
                 outcome = waiting.failed(self, error)
-            if outcome is None:
-                return
-            del line[waiter.id], self.waiters[waiter.id]
+            del waiters[waiter.id]
+            if line is not waiters:
+                del line[waiter.id]
             self.engine.unpark(waiter)
             waiter.client.deliver(waiter.ticket, outcome)
 
@@ -239,14 +243,10 @@ class RecordTube(Tube):
         owner = taken.rows.get((self.id, key))
         if owner is None or owner[3] != session:
             self._owned(client, argument)
-        delay = updates = None
-        if attr:
-            attr = options(attr)
-            delay = us("delay", attr.get("delay"))
-            if delay is not None and "zombie" not in records.features:
-                raise failure("Feature zombie is not enabled")
-            updates = attr.get("update")
-        row, gone = records.finish(key, delay, self.engine.now, updates)
+        if not attr and records.removes:
+            row, gone = self.space.delete(key), True
+        else:
+            row, gone = self._finish(key, options(attr))
         taken.disown(self.id, key)
         self.calls["ack"] += 1
         self.done += 1
@@ -256,6 +256,12 @@ class RecordTube(Tube):
         if key in self.futures:
             self._resolve(row, True)
         return Values((self.shown_as(row),))
+
+    def _finish(self, key: Any, attr: dict[str, Any]) -> tuple[Row, bool]:
+        delay = us("delay", attr.get("delay"))
+        if delay is not None and "zombie" not in self.records.features:
+            raise failure("Feature zombie is not enabled")
+        return self.records.finish(key, delay, self.engine.now, attr.get("update"))
 
     def release_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)

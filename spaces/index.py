@@ -61,6 +61,9 @@ class Index:
         O(n), and only after a call failed that had added rows.
         """
 
+    def undoing(self, begins: bool) -> None:
+        """A change is about to be taken back, or was: for indexes that count what happened."""
+
     def check(self) -> None:
         """Assert the index agrees with the rows (O(n), for tests and verify mode)."""
 

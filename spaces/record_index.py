@@ -17,7 +17,6 @@ from spaces.index import Index
 
 if TYPE_CHECKING:
     from spaces.space import Row
-    from spaces.view import ViewSpace
 
 #: Status in a row to the letter of statistics; x: there is no such record.
 LETTERS = {"r": "R", "t": "T", "~": "W", "!": "B", "z": "Z", "d": "D", "x": "X"}
@@ -43,18 +42,20 @@ class RecordIndex(Index):
     counts: records by letter; transitions: "R-T" and the like to how often it happened here since
     `begin_counting`. by_tube: the same for tubes of `tracked`, where S is "in another tube".
     moves: the transitions as they are counted, by both statuses of the rows.
+    flat: only a row's status matters, and counters go up: the way of nearly every change.
     """
 
     __slots__ = (
         "buried",
         "by_tube",
+        "flat",
         "heaps",
         "moves",
         "others",
         "pri",
         "ready",
+        "restoring",
         "rows",
-        "space",
         "taken",
         "tracked",
         "tube",
@@ -68,12 +69,15 @@ class RecordIndex(Index):
         self.tube = tube
         self.tracked = tracked
         self.rows: dict[Any, Row] = {}
-        self.space: ViewSpace | None = None
+        self.undoing(False)
         self.cleared()
 
     def attach(self, space: Any) -> None:
-        self.space = space
         self.rows = space.rows
+
+    def undoing(self, begins: bool) -> None:
+        self.restoring = begins
+        self.flat = self.pri is None and self.tube is None and not self.tracked and not begins
 
     def cleared(self) -> None:
         self.ready = _Heap()
@@ -95,9 +99,15 @@ class RecordIndex(Index):
     # -- changes ---------------------------------------------------------------------------------
 
     def added(self, row: Row) -> None:
-        self._enter(row)
         status = row[1]
-        if self.space.restoring:  # type: ignore[union-attr]
+        if self.flat and status == "r":
+            ready = self.ready
+            heappush(ready.keys, row[0])
+            ready.count += 1
+            self.moves["xr"] += 1
+            return
+        self._enter(row)
+        if self.restoring:
             self._count("x", status, None, row)
             return
         self.moves["x" + status] += 1
@@ -107,14 +117,29 @@ class RecordIndex(Index):
                 _move(*tracked, "X", LETTERS[status], 1)
 
     def removed(self, row: Row) -> None:
+        if self.flat and row[1] == "t":
+            del self.taken[row[0]]
+            self.moves["tx"] += 1
+            return
         self._leave(row)
-        if self.by_tube or self.space.restoring:  # type: ignore[union-attr]
+        if self.by_tube or self.restoring:
             self._count(row[1], "x", row, None)
         else:
             self.moves[row[1] + "x"] += 1
 
     def changed(self, old: Row, new: Row) -> None:
         before, after = old[1], new[1]
+        if self.flat and before == "r" and after == "t":
+            key, ready = old[0], self.ready
+            ready.count -= 1
+            keys = ready.keys
+            if keys and keys[0] == key:
+                heappop(keys)
+            elif len(keys) > 2 * ready.count + _SLACK:
+                self._prune(ready, None)
+            self.taken[key] = None
+            self.moves["rt"] += 1
+            return
         if (
             before != after
             or (self.pri is not None and old[self.pri] != new[self.pri])
@@ -122,7 +147,7 @@ class RecordIndex(Index):
         ):
             self._leave(old)
             self._enter(new)
-        if self.by_tube or self.space.restoring:  # type: ignore[union-attr]
+        if self.by_tube or self.restoring:
             self._count(before, after, old, new)
         else:
             self.moves[before + after] += 1
@@ -218,7 +243,7 @@ class RecordIndex(Index):
 
     def _count(self, before: str, after: str, old: Row | None, new: Row | None) -> None:
         moves = self.moves
-        if self.space.restoring:  # type: ignore[union-attr]
+        if self.restoring:
             # The undoing of "before becomes after" is told as "after becomes before".
             before, after, old, new = after, before, new, old
             step = -1

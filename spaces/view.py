@@ -11,21 +11,22 @@ from spaces.space import TRUNCATED, Row, Space
 class ViewSpace(Space):
     """`format` and `shapes` describe what `view(row)` gives; the rows themselves have id and
     status first, whatever the format says.
-
-    restoring: a failed call is being taken back, so that indexes which count what happened
-    count it back.
     """
 
-    __slots__ = ("restoring", "view")
+    __slots__ = ("view",)
 
     def __init__(self, *args: Any, view: Callable[[Row], list[Any]], **named: Any) -> None:
         super().__init__(*args, **named)
         self.view = view
-        self.restoring = False
 
     def restore(self, key: Any, old: Row | None) -> None:
-        self.restoring = key is not TRUNCATED
+        if key is TRUNCATED:
+            super().restore(key, old)
+            return
+        for index in self.indexes:
+            index.undoing(True)
         try:
             super().restore(key, old)
         finally:
-            self.restoring = False
+            for index in self.indexes:
+                index.undoing(False)
