@@ -10,6 +10,7 @@ import asyncio
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
@@ -49,7 +50,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--in-flight", type=_positive, default=64, help="requests a connection")
     parser.add_argument("--payload", type=_positive, default=100, help="bytes a task")
     parser.add_argument("--dir", type=Path, help="where servers keep data (default: temporary)")
-    parser.add_argument("--docs", action="store_true", help="put the table into docs/benchmarks.md")
+    parser.add_argument(
+        "--docs", action="store_true", help="put each table into docs/benchmarks.md"
+    )
     parser.add_argument("--strict", action="store_true", help="exit code 1 when a goal is missed")
     options = parser.parse_args(argv)
     for section in options.sections:
@@ -70,28 +73,36 @@ class Progress:
         self._console.print(f"{seconds:6.0f} s  {text}", highlight=False, soft_wrap=True)
 
 
+@dataclass(slots=True)
+class Result:
+    """What a section gave: its rows, and `about` with its own time and neighbours."""
+
+    rows: list[Row]
+    about: dict[str, object]
+
+
 async def measure(
     options: argparse.Namespace, directory: Path, say: Progress
-) -> tuple[list[Row], dict[str, object]]:
-    """Run the chosen sections one after the other."""
+) -> tuple[dict[str, Result], dict[str, object]]:
+    """Run the chosen sections one after the other; results and samples by section."""
     shape = Shape(in_flight=options.in_flight, payload_bytes=options.payload)
     effort = Effort(options.runs, options.count, options.connections, options.full, shape)
-    rows: list[Row] = []
+    results: dict[str, Result] = {}
     raw: dict[str, object] = {}
-    for section in options.sections or SECTIONS:
+    for section in dict.fromkeys(options.sections or SECTIONS):
+        about, neighbours = environment(), Neighbours()
         if section == "wire":
-            more, samples = await wire.run(directory, effort, say)
+            rows, raw[section] = await wire.run(directory, effort, say)
         elif section == "memory":
-            more, samples = await memory.run(directory, effort, say)
+            rows, raw[section] = await memory.run(directory, effort, say)
         elif section == "replication":
-            more, samples = await replication.run(directory, effort, say)
+            rows, raw[section] = await replication.run(directory, effort, say)
         elif section == "xqueue":
-            more, samples = await xqueue.run(directory, effort, say)
+            rows, raw[section] = await xqueue.run(directory, effort, say)
         else:
-            more, samples = await asyncio.to_thread(inprocess.run, effort, say)
-        rows += more
-        raw[section] = samples
-    return rows, raw
+            rows, raw[section] = await asyncio.to_thread(inprocess.run, effort, say)
+        results[section] = Result(rows, {**about, "others": neighbours.share()})
+    return results, raw
 
 
 def _first(error: BaseException) -> BaseException:
@@ -111,22 +122,24 @@ def main(argv: list[str]) -> int:
     options = parse(argv)
     errors = Console(stderr=True)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)
-    about = {**environment(), "options": {k: str(v) for k, v in vars(options).items()}}
     say = Progress(errors)
-    neighbours = Neighbours()
+    about = {**environment(), "options": {k: str(v) for k, v in vars(options).items()}}
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=options.dir) as name:
-            rows, raw = uvloop.run(measure(options, Path(name), say))
+            results, raw = uvloop.run(measure(options, Path(name), say))
     except (*CAUSES, ExceptionGroup) as error:
         errors.print(f"error: {_first(error)}", highlight=False, markup=False, soft_wrap=True)
         return EXIT_CANNOT_RUN
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    about["others"] = neighbours.share()
+    rows = [row for result in results.values() for row in result.rows]
     draw(console, rows)
-    console.print(f"other programs took {about['others']:.0%} of the machine", highlight=False)
-    if options.docs:
-        update_docs(DOCS, markdown(rows, about))
+    about["others"] = {section: result.about["others"] for section, result in results.items()}
+    for section, result in results.items():
+        others = f"{section}: other programs took {result.about['others']:.0%} of the machine"
+        console.print(others, highlight=False)
+        if options.docs:
+            update_docs(DOCS, section, markdown(result.rows, result.about))
     say(f"kept in {save(rows, about, raw)}")
     return EXIT_MISSED if options.strict and not all_met(rows) else EXIT_OK
 

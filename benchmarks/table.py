@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-TABLE_BEGINS, TABLE_ENDS = "<!-- table begins -->", "<!-- table ends -->"
+LAST_MARK = "<!-- tables end -->"
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -124,12 +124,25 @@ def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def update_docs(path: Path, text: str) -> None:
-    """Put `text` between the two markers of a Markdown file."""
-    before, rest = path.read_text(encoding="utf-8").split(TABLE_BEGINS, 1)
-    after = rest.split(TABLE_ENDS, 1)[1]
-    whole = f"{before}{TABLE_BEGINS}\n{text}{TABLE_ENDS}{after}"
-    path.write_text(whole, encoding="utf-8")
+def _marks(section: str) -> tuple[str, str]:
+    return f"<!-- table {section} begins -->", f"<!-- table {section} ends -->"
+
+
+def update_docs(path: Path, section: str, text: str) -> None:
+    """Put `text` in the place of a section's table in a Markdown file; other tables stay.
+
+    A section that has none yet gets one, under a heading, behind the others. Raises `ValueError`
+    when the file has no place for tables.
+    """
+    whole = path.read_text(encoding="utf-8")
+    begins, ends = _marks(section)
+    if begins not in whole:
+        if LAST_MARK not in whole:
+            raise ValueError(f"{path}: no line {LAST_MARK}, before which tables go")
+        whole = whole.replace(LAST_MARK, f"### {section}\n{begins}\n{ends}\n\n{LAST_MARK}")
+    before, rest = whole.split(begins, 1)
+    after = rest.split(ends, 1)[1]
+    path.write_text(f"{before}{begins}\n{text}{ends}{after}", encoding="utf-8")
 
 
 def all_met(rows: Sequence[Row]) -> bool:
