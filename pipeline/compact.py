@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pipeline.events import read_log
 from storage.segment import SegmentReader, segment_names
+from tandemq.spark.archive import TandemArchive
 from tandemq.spark.logs import (
     ARCHIVE_MARK,
     ARCHIVE_PART,
@@ -67,22 +67,25 @@ def run(spark: SparkSession, paths: Sequence[str], archive: str) -> dict[str, An
     mark = home / ARCHIVE_MARK
     if not mark.exists():
         mark.write_text(json.dumps({"version": 1}) + "\n")
+    spark.dataSource.register(TandemArchive)
     done: dict[str, Any] = {}
     for path in paths:
         node, first, last = sealed_until(path)
         start = max(archived_until(home).get(node, 0) + 1, first)
         if last < start:
-            done[path] = {"node": node, "records": 0, "to_lsn": start - 1}
+            done[path] = {"node": node, "records": 0, "rows": 0, "to_lsn": start - 1}
             continue
         spaces = plan([str(home), path], Wanted(first_lsn=start, last_lsn=last))[-1].spaces
-        log = read_log(spark, [str(home), path], fromLsn=start, toLsn=last)
         aside = home / f"_tmp-{uuid4().hex}"
-        log.write.option("compression", "zstd").parquet(str(aside))
+        aside.mkdir()
+        reader = spark.read.format(TandemArchive.name()).option("into", str(aside.resolve()))
+        bounds = {"path": f"{home},{path}", "fromLsn": str(start), "toLsn": str(last)}
+        rows = sum(row["rows"] for row in reader.options(**bounds).load().collect())
         target = home / f"node={node}" / f"lsn={start:020d}-{last:020d}"
         target.parent.mkdir(exist_ok=True)
         (target.parent / ARCHIVE_SPACES).write_text(json.dumps(spaces) + "\n")
         os.replace(aside, target)
-        done[path] = {"node": node, "records": last - start + 1, "to_lsn": last}
+        done[path] = {"node": node, "records": last - start + 1, "rows": rows, "to_lsn": last}
     for left in home.glob("_tmp-*"):
         shutil.rmtree(left)
     return done

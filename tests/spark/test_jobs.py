@@ -116,6 +116,10 @@ def test_an_archive_and_the_live_log_read_as_one(
     archive = tmp_path / "archive"
     done = compact.run(spark, [str(maker.directory)], str(archive))
     assert done[str(maker.directory)]["records"] > 500
+    files = sorted(archive.glob("node=*/lsn=*/*"))
+    assert [path.suffix for path in files] == [".parquet"] * len(files)
+    written = sum(pq.read_metadata(path).num_rows for path in files)
+    assert written == done[str(maker.directory)]["rows"] > 500
     maker.log.trim(done[str(maker.directory)]["to_lsn"] + 1)
     both = read_log(spark, [str(archive), str(maker.directory)])
     assert sorted(map(str, both.drop("segment").collect())) == before

@@ -1,0 +1,131 @@
+"""Writing a log to Parquet in the tasks that decode it: no row goes through the JVM.
+
+A source, not a sink: what Spark reads from it is one row per file written. `pipeline/compact.py`
+plans the folder and publishes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tandemq.spark import options as opt
+from tandemq.spark.columns import COLUMNS, DEFAULT, arrow_schema
+from tandemq.spark.logs import Part, plan
+from tandemq.spark.source import LogReader, TandemLog
+
+#: Larger batches decode and encode faster; no row of them is shipped.
+BATCH_ROWS = 1 << 15
+GROUP_ROWS = 1 << 17
+OPTIONS = (*opt.LOG_OPTIONS, opt.Option("into", None, "folder that gets the files"))
+WRITTEN = pa.schema([("file", pa.string()), ("rows", pa.int64())])
+
+_TEXTS = [column.name for column in COLUMNS if column.kind == pa.string()]
+#: Numbers that mostly grow or stay: differences are small and quicker than a dictionary.
+_DELTAS = {
+    column.name: "DELTA_BINARY_PACKED"
+    for column in COLUMNS
+    if pa.types.is_integer(column.kind) or pa.types.is_timestamp(column.kind)
+}
+#: Columns that queries narrow by. Bounds of the others cost time and help nobody.
+_BOUNDED = ["lsn", "time", "tube", "operation", "task_id"]
+
+
+@dataclass
+class ArchivePartition(InputPartition):
+    """What one Spark task reads, and the number of the file it writes."""
+
+    part: Part
+    number: int
+
+
+class TandemArchive(TandemLog):
+    """Copies what `tandemq_log` would read into `into`; a row (file, rows) for each file.
+
+    A task tried again replaces the file of its first try, so the folder is whole once all rows
+    were collected.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super(TandemLog, self).__init__(dict(options))
+        self.values = opt.parse(self.name(), OPTIONS, options)
+        self.values["batchRows"] = str(BATCH_ROWS)
+
+    @classmethod
+    def name(cls) -> str:
+        return "tandemq_archive"
+
+    def schema(self) -> str:
+        return "file STRING, rows BIGINT"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ArchiveReader(self.values)
+
+
+class ArchiveReader(LogReader):
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values, DEFAULT)
+        self.into = Path(values["into"])
+
+    def partitions(self) -> list[Any]:
+        parts = plan(self.paths, self.wanted)
+        return [ArchivePartition(part, number) for number, part in enumerate(parts)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        # Spark turns an empty list of partitions into one that is None.
+        if isinstance(partition, ArchivePartition):
+            name = f"part-{partition.number:05d}.zstd.parquet"
+            rows = write(self.rows(partition.part), self.into, name)
+            if rows:
+                yield pa.RecordBatch.from_pylist([{"file": name, "rows": rows}], WRITTEN)
+
+
+def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:
+    """Batches of the default columns into a Parquet file; rows written, no file where none are."""
+    aside = folder / f"_{name}.{uuid4().hex}"
+    writer: pq.ParquetWriter | None = None
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    try:
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if writer is None:
+                writer = _writer(aside)
+            if sum(one.num_rows for one in waiting) >= GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
+                waiting = []
+        if writer is None:
+            return 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
+        writer.close()
+        os.replace(aside, folder / name)
+    except BaseException:
+        if writer is not None:
+            writer.close()
+        aside.unlink(missing_ok=True)
+        raise
+    return rows
+
+
+def _writer(path: Path) -> pq.ParquetWriter:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return pq.ParquetWriter(
+        path,
+        arrow_schema(DEFAULT),
+        compression="zstd",
+        use_dictionary=_TEXTS,
+        column_encoding=_DELTAS,
+        write_statistics=_BOUNDED,
+        store_schema=False,
+    )
