@@ -134,12 +134,14 @@ class XQueue(Driver):
 
         One whose life is over is returned still ready, for the engine to expire.
         """
+        if ttr is None:
+            ttr = self.ttr
+            if ttr is None and self.index.flat and (row := self.index.take_first()) is not None:
+                return row
         row = self.index.first_ready(tube)
         if row is None:
             return None
         key, runat = row[0], row[RUNAT]
-        if ttr is None:
-            ttr = self.ttr
         space = self.space
         op: tuple[Any, ...]
         if not runat and ttr is None:

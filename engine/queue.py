@@ -7,6 +7,7 @@ The rim takes the records of a whole event-loop turn at once (`take_records`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from heapq import heappush
 from typing import Any
 
 from drivers.base import Driver
@@ -25,7 +26,7 @@ from engine.system_spaces import (
     taken_space,
 )
 from engine.tube import Callback, Tube
-from engine.waits import Waits
+from engine.waits import SLACK, Waits
 from engine.xqueue import RecordTube
 from model.errors import failure
 from model.record import (
@@ -121,8 +122,8 @@ class Engine:
         """What the call changed becomes one record; a call that logged nothing makes none."""
         store = self.store
         store.undo.clear()
-        if store.ops:
-            self.records.append((self.now, kind, session, store.ops))
+        if ops := store.ops:
+            self.records.append((self.now, kind, session, ops))
             store.ops = []
             self.lsn += 1
 
@@ -278,13 +279,18 @@ class Engine:
         waiter = Waiter(self._waiter_id, client, ticket, tube, deadline, token)
         client.waits[waiter] = None
         if deadline is not None:
-            self.waits.add(waiter)
+            waits = self.waits
+            heappush(waits.heap, (deadline, waiter.id, waiter))
+            waits.live += 1
         return waiter
 
     def unpark(self, waiter: Waiter) -> Waiter:
         """A call no longer waits; its tube has already forgotten it."""
         if waiter.client.waits.pop(waiter, waiter) is None and waiter.deadline is not None:
-            self.waits.gone()
+            waits = self.waits
+            waits.live -= 1
+            if len(waits.heap) > 2 * waits.live + SLACK:
+                waits.sweep()
         return waiter
 
     def wake(self) -> None:

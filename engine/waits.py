@@ -5,18 +5,22 @@ Most calls are answered long before; what they leave in the heap goes once there
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.clients import Waiter
 
 #: Entries more than the live ones before the heap is swept.
-_SLACK = 64
+SLACK = 64
 
 
 class Waits:
-    """heap: (deadline µs, waiter's id, waiter); only those still parked with their client count."""
+    """heap: (deadline µs, waiter's id, waiter); only those still parked with their client count.
+
+    live: how many those are. Every call that waits comes and goes, so the engine writes both itself
+    and asks for a sweep.
+    """
 
     __slots__ = ("heap", "live")
 
@@ -24,19 +28,11 @@ class Waits:
         self.heap: list[tuple[int, int, Waiter]] = []
         self.live = 0
 
-    def add(self, waiter: Waiter) -> None:
-        """A call with a deadline was parked."""
-        assert waiter.deadline is not None
-        heappush(self.heap, (waiter.deadline, waiter.id, waiter))
-        self.live += 1
-
-    def gone(self) -> None:
-        """One of them is parked no longer."""
-        self.live -= 1
+    def sweep(self) -> None:
+        """Drop the entries of calls that wait no longer."""
         heap = self.heap
-        if len(heap) > 2 * self.live + _SLACK:
-            heap[:] = [entry for entry in heap if entry[2] in entry[2].client.waits]
-            heapify(heap)
+        heap[:] = [entry for entry in heap if entry[2] in entry[2].client.waits]
+        heapify(heap)
 
     def first(self) -> Waiter | None:
         """Whose deadline comes next."""

@@ -174,15 +174,19 @@ class RecordTube(Tube):
         if self.driver is not self.inner and self._paused(PAUSED_TAKES):
             return None
         row = records.take_one(tube, ttr, engine.now)
-        while row is not None and row[1] != "t":
-            expiry.expire(self, row[0])
-            row = records.take_one(tube, ttr, engine.now)
         if row is None:
             return None
+        if row[1] != "t":
+            expiry.expire(self, row[0])
+            return self._take(client, tube, ttr)
         session = client.session
         if session is None:
             session = engine.sessions.of(client)
-        self.own(row[0], client, session)
+        delivery = engine.last_delivery + 1
+        if delivery < engine.now:
+            delivery = engine.now
+        engine.last_delivery = delivery
+        self.taken.own((self.id, row[0], client.id, session, delivery))
         self.calls["take"] += 1
         engine.commit(KIND_TAKE, session)
         if self.callback is not None:
@@ -239,7 +243,9 @@ class RecordTube(Tube):
 
     def ack_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
         records, taken, session = self.records, self.taken, client.session
-        key = records.layout.key_of(argument)
+        layout = records.layout
+        bare = type(argument) is int and not layout.text_keys
+        key = argument if bare else layout.key_of(argument)
         owner = taken.rows.get((self.id, key))
         if owner is None or owner[3] != session:
             self._owned(client, argument)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
+from model.record import SET
 from spaces.index import Index
 
 if TYPE_CHECKING:
-    from spaces.space import Row
+    from spaces.space import Row, Space
 
 #: Status in a row to the letter of statistics; x: there is no such record.
 LETTERS = {"r": "R", "t": "T", "~": "W", "!": "B", "z": "Z", "d": "D", "x": "X"}
@@ -56,6 +57,7 @@ class RecordIndex(Index):
         "ready",
         "restoring",
         "rows",
+        "space",
         "taken",
         "tracked",
         "tube",
@@ -72,7 +74,8 @@ class RecordIndex(Index):
         self.undoing(False)
         self.cleared()
 
-    def attach(self, space: Any) -> None:
+    def attach(self, space: Space) -> None:
+        self.space = space
         self.rows = space.rows
 
     def undoing(self, begins: bool) -> None:
@@ -294,6 +297,35 @@ class RecordIndex(Index):
             ):
                 return row
             heappop(keys)
+        return None
+
+    def take_first(self) -> Row | None:
+        """The first ready record, taken in one step; only where the index is `flat`.
+
+        None where there is no such record, or not only its status changes: `row[2]` is its moment.
+        """
+        ready, rows = self.ready, self.rows
+        keys = ready.keys
+        while keys:
+            key = keys[0]
+            row = rows.get(key)
+            if row is None or row[1] != "r":
+                heappop(keys)
+                continue
+            if row[2]:
+                return None
+            # As `update` of the space has it; no other index looks at the status.
+            rows[key] = new = (key, "t", *row[2:])
+            heappop(keys)
+            ready.count -= 1
+            self.taken[key] = None
+            self.moves["rt"] += 1
+            space = self.space
+            store = space.store
+            store.undo.append((space, key, row))  # type: ignore[union-attr]
+            if not space.temporary:
+                store.ops.append((SET, space.id, key, 1, "t"))  # type: ignore[union-attr]
+            return new
         return None
 
     def first_buried(self) -> Row | None:

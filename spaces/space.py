@@ -108,13 +108,15 @@ class Space:
 
     def insert(self, row: Row) -> None:
         """Add a row whose key must be free."""
-        key_of = self.key_of
-        key = row[0] if key_of is None else key_of(row)
+        if self.key_of is None:
+            key = row[0]
+            if type(key) is int and key >= self.next_id:
+                self.next_id = key + 1
+        else:
+            key = self.key_of(row)
         rows = self.rows
         assert key not in rows, f"space {self.name}: key {key!r} is taken"
         rows[key] = row
-        if key_of is None and type(key) is int and key >= self.next_id:
-            self.next_id = key + 1
         for index in self.indexes:
             index.added(row)
         store = self.store
