@@ -34,7 +34,7 @@ def put_many(
     engine = tube.engine
     driver = tube.driver
     keyed = None
-    if common is not None or any(item[1] is not None for item in items):
+    if common is not None or [1 for item in items if item[1] is not None]:
         items = [(data, _merge(tube, common, opts)) for data, opts in items]
         for _, opts in items:
             driver.check_put(opts)
@@ -119,14 +119,15 @@ def take_now(tube: Tube, client: Client, count: int, token: bool | str) -> list[
 
 def ack_many(tube: Tube, client: Client, ids: Any) -> int:
     """Finish tasks, each an id or [id, token]; if one may not be acked, none is. How many."""
-    wanted = list(_owned(tube, client, ids))
-    if not wanted:
+    keys = _owned(tube, client, ids)
+    if not keys:
         return 0
     engine = tube.engine
     session = client.session
     assert session is not None
+    wanted = [key[1] for key in keys]
     rows = tube.driver.delete_many(wanted, engine.now)
-    tube.taken.disown_many(tube.id, wanted, session)
+    tube.taken.disown_many(keys, session)
     for task_id in wanted if tube.notes else ():
         tube.notebook.forget(tube.id, task_id)
     tube.calls["ack"] += len(rows)
@@ -144,7 +145,7 @@ def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
     """Give tasks back, each an id or [id, token]; if one may not be released, none is. How many."""
     opts = arguments.task_options(opts, tube.release_options, "release")
     reason = attempts.reason_of(tube, opts, attempts.RELEASED)
-    rows = [tube.give_back(task_id, opts, reason) for task_id in _owned(tube, client, ids)]
+    rows = [tube.give_back(key[1], opts, reason) for key in _owned(tube, client, ids)]
     tube.calls["release"] += len(rows)
     tube.engine.commit(KIND_RELEASE_MANY, client.session)
     for row in rows:
@@ -152,15 +153,21 @@ def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
     return len(rows)
 
 
-def _owned(tube: Tube, client: Client, ids: Any) -> dict[int, None]:
-    """The ids of a batch, each checked; a repeated id is refused like a task not taken."""
+def _owned(tube: Tube, client: Client, ids: Any) -> list[tuple[int, int]]:
+    """Tube and id of each task of a batch, all checked; one that stands there twice is refused."""
     if type(ids) is not list:
         raise failure(f"Invalid list of tasks: expected an array, got {arguments.lua_type(ids)}")
     _check_size(len(ids))
     rows = tube.space.rows
     owners = tube.taken.rows
     tube_id, session = tube.id, client.session
-    wanted: dict[int, None] = {}
+    # Nearly always all is well, which is seen at once; else the first fault is what counts.
+    if session is not None and set(map(type, ids)) == {int} and len(set(ids)) == len(ids):
+        mine = tube.taken.by_session.get(session, {})
+        keys = [(tube_id, task_id) for task_id in ids]
+        if all(map(mine.__contains__, keys)) and all(map(rows.__contains__, ids)):
+            return keys
+    wanted: dict[tuple[int, int], None] = {}
     for item in ids:
         if type(item) is int:
             owner = owners.get((tube_id, item))
@@ -171,10 +178,10 @@ def _owned(tube: Tube, client: Client, ids: Any) -> dict[int, None]:
             task_id = _checked(tube, client, item)
         if task_id not in rows:
             raise task_not_found(task_id)
-        wanted[task_id] = None
+        wanted[tube_id, task_id] = None
     if len(wanted) != len(ids):
         raise failure("A task stands twice in the list")
-    return wanted
+    return list(wanted)
 
 
 def _checked(tube: Tube, client: Client, item: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from model.record import DELETE, DELETE_MANY, INSERT, INSERT_MANY
 from spaces.index import GroupIndex, Index
-from spaces.space import IndexShape, Row, Space
+from spaces.space import ADDED, CHANGED, IndexShape, Row, Space
 
 QUEUE_ID, CONSUMERS_ID, TAKEN_ID, SESSION_IDS_ID, SHARED_ID = 512, 513, 514, 515, 516
 CONFIG_ID, GRANTS_ID = 517, 518
@@ -98,30 +98,31 @@ class TakenSpace(Space):
 
     def own_many(self, rows: list[Row], session: bytes) -> None:
         """Insert ownership rows of tasks nobody owns, all of one session."""
-        keyed = {(row[0], row[1]): row for row in rows}
+        keys: list[tuple[int, int]] = [row[:2] for row in rows]
         store = self.store
         assert store is not None
-        for key in keyed.keys() & self.rows.keys():
-            self.disown(*key)
-        self.rows.update(keyed)
-        self.by_session.setdefault(session, {}).update(dict.fromkeys(keyed))
-        store.undo.extend([(self, key, None) for key in keyed])
+        if any(map(self.rows.__contains__, keys)):
+            for key in keys:
+                self.disown(*key)
+        self.rows.update(zip(keys, rows, strict=True))
+        self.by_session.setdefault(session, {}).update(dict.fromkeys(keys))
+        store.undo.append((self, ADDED, keys))
         if not self.temporary:
             store.ops.append((INSERT_MANY, TAKEN_ID, rows))
 
-    def disown_many(self, tube_id: int, ids: list[int], session: bytes) -> None:
+    def disown_many(self, keys: list[tuple[int, int]], session: bytes) -> None:
         """Remove the ownership rows of tasks that all belong to one session."""
         store = self.store
         assert store is not None
-        keys = [(tube_id, task_id) for task_id in ids]
         pop = self.rows.pop
-        gone = [(self, key, pop(key)) for key in keys]
+        gone = [pop(key) for key in keys]
         group = self.by_session[session]
-        for key in keys:
-            del group[key]
-        if not group:
+        if len(group) == len(keys):
             del self.by_session[session]
-        store.undo.extend(gone)
+        else:
+            for key in keys:
+                del group[key]
+        store.undo.append((self, CHANGED, gone))
         if not self.temporary:
             store.ops.append((DELETE_MANY, TAKEN_ID, keys))
 

@@ -52,8 +52,11 @@ def reply(ticket: int, outcome: Any) -> bytes | None:
     if kind is Delivery:
         return values_reply(ticket >> 1, [visible(outcome)], bool(ticket & 1))
     if kind is list:
-        if outcome and type(outcome[0]) is tuple:
+        first = type(outcome[0]) if outcome else None
+        if first is tuple:
             return tasks_reply(ticket >> 1, outcome)
+        if first is int:
+            return values_reply(ticket >> 1, [outcome], bool(ticket & 1))
         visible_rows = [visible(row) if isinstance(row, tuple) else row for row in outcome]
         return values_reply(ticket >> 1, [visible_rows], bool(ticket & 1))
     return values_reply(ticket >> 1, [outcome], bool(ticket & 1))

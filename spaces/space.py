@@ -26,11 +26,16 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 
-class _Truncated:
-    """Stands for the key in an undo list: the whole space was emptied."""
+class _Many:
+    """Stands for the key in an undo list: what is taken back is more than one row."""
 
 
-TRUNCATED = _Truncated()
+#: The whole space was emptied; the old row is (next id, all rows).
+TRUNCATED = _Many()
+#: Rows were added; the old row is the list of their keys.
+ADDED = _Many()
+#: Rows were replaced or removed; the old row is the list of what they were.
+CHANGED = _Many()
 
 
 class IndexShape:
@@ -161,11 +166,12 @@ class Space:
         """Add rows with new, ascending ids."""
         store = self.store
         assert store is not None
-        self.rows.update([(row[0], row) for row in rows])
-        self.next_id = rows[-1][0] + 1
+        keys = [row[0] for row in rows]
+        self.rows.update(zip(keys, rows, strict=True))
+        self.next_id = keys[-1] + 1
         for index in self.indexes:
             index.added_many(rows)
-        store.undo.extend([(self, row[0], None) for row in rows])
+        store.undo.append((self, ADDED, keys))
         if not self.temporary:
             store.ops.append((INSERT_MANY, self.id, rows))
 
@@ -176,13 +182,14 @@ class Space:
         """
         store = self.store
         assert store is not None
-        self.rows.update([(row[0], row) for row in new])
+        keys = [row[0] for row in new]
+        self.rows.update(zip(keys, new, strict=True))
         for index in self.indexes:
             if index is not told:
                 index.changed_many(old, new)
-        store.undo.extend([(self, row[0], row) for row in old])
+        store.undo.append((self, CHANGED, old))
         if not self.temporary:
-            store.ops.append((SET_MANY, self.id, [row[0] for row in new], *pairs))
+            store.ops.append((SET_MANY, self.id, keys, *pairs))
 
     def delete_many(self, keys: list[int]) -> list[Row]:
         """Remove and return rows that must exist."""
@@ -192,7 +199,7 @@ class Space:
         gone = [pop(key) for key in keys]
         for index in self.indexes:
             index.removed_many(gone)
-        store.undo.extend([(self, row[0], row) for row in gone])
+        store.undo.append((self, CHANGED, gone))
         if not self.temporary:
             store.ops.append((DELETE_MANY, self.id, keys))
         return gone
@@ -252,14 +259,19 @@ class Space:
             index.changed(old, new)
         return True
 
-    def restore(self, key: Any, old: Row | None) -> None:
+    def restore(self, key: Any, old: Any) -> None:
         """Undo one change: the row was `old` (None: absent, its id unspent again)."""
         if key is TRUNCATED:
-            assert old is not None
             self.clear()
             for row in old[1]:
                 self.put(row)
             self.next_id = old[0]
+        elif key is CHANGED:
+            for row in reversed(old):
+                self.put(row)
+        elif key is ADDED:
+            for one in reversed(old):
+                self.restore(one, None)
         elif old is not None:
             self.put(old)
         elif self.discard(key) and self.key_of is None and self.next_id - 1 == key:

@@ -1,13 +1,14 @@
 """Tasks by status: which one comes first, which are buried, how many there are of each.
 
-Ready keys sit in a lazily pruned heap, so that a put and a take cost one heap step each. Nothing
-here changes a row.
+Ready keys stand in a line as they come, or in a heap if they come out of order; both are pruned
+lazily. Nothing here changes a row.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 class StatusIndex(Index):
     """Tasks by status (field 1), ready ones in order of (priority, id).
 
-    Ready keys sit in a heap that is pruned lazily: a key whose row is gone or no longer ready is
-    dropped when it surfaces, and all of them when they outnumber the live ones. Buried keys are
-    kept sorted because `kick` takes them one by one; taken and delayed ones are only ever listed.
-    The priority of a row never changes.
+    line: ready keys, each above the one before, as nearly all come; late: a heap of the others. A
+    key whose row is gone or no longer ready is dropped when its turn comes, and all of them when
+    they outnumber the live ones. Buried keys are kept sorted because `kick` takes them one by one;
+    taken and delayed ones are only ever listed. The priority of a row never changes.
     """
 
-    __slots__ = ("buried", "delayed", "pri", "ready", "ready_count", "rows", "taken")
+    __slots__ = ("buried", "delayed", "late", "line", "pri", "ready_count", "rows", "taken")
 
     def __init__(self, pri: int | None = None) -> None:
         """`pri`: the field that holds the priority; None orders by id alone."""
@@ -39,7 +40,8 @@ class StatusIndex(Index):
         self.rows = space.rows
 
     def cleared(self) -> None:
-        self.ready: list[int] = []
+        self.line: deque[int] = deque()
+        self.late: list[int] = []
         self.ready_count = 0
         self.taken: dict[int, None] = {}
         self.delayed: dict[int, None] = {}
@@ -52,10 +54,12 @@ class StatusIndex(Index):
     def added(self, row: Row) -> None:
         status = row[1]
         if status == "r":
-            pri = self.pri
-            heappush(
-                self.ready, row[0] if not pri or not row[pri] else row[pri] << ID_BITS | row[0]
-            )
+            pri, line = self.pri, self.line
+            key = row[0] if not pri or not row[pri] else row[pri] << ID_BITS | row[0]
+            if not line or key > line[-1]:
+                line.append(key)
+            else:
+                heappush(self.late, key)
             self.ready_count += 1
         elif status == "t":
             self.taken[row[0]] = None
@@ -69,15 +73,8 @@ class StatusIndex(Index):
         if status == "t":
             del self.taken[row[0]]
         elif status == "r":
-            self.ready_count -= 1
-            ready = self.ready
             pri = self.pri
-            if ready and ready[0] == (
-                row[0] if not pri or not row[pri] else row[pri] << ID_BITS | row[0]
-            ):
-                heappop(ready)
-            elif len(ready) > 2 * self.ready_count + 64:
-                self._compact()
+            self._leaves(row[0] if not pri or not row[pri] else row[pri] << ID_BITS | row[0])
         elif status == "!":
             self.buried.remove(self.key(row))
         else:
@@ -88,41 +85,48 @@ class StatusIndex(Index):
         if was == now:
             return
         if was == "r" and now == "t":
-            # What a replica sees most.
-            self.ready_count -= 1
-            ready, pri = self.ready, self.pri
-            if ready and ready[0] == (
-                old[0] if not pri or not old[pri] else old[pri] << ID_BITS | old[0]
-            ):
-                heappop(ready)
-            elif len(ready) > 2 * self.ready_count + 64:
-                self._compact()
+            # Every take: the key whose turn it is leaves without a call.
+            line, pri = self.line, self.pri
+            key = old[0] if not pri or not old[pri] else old[pri] << ID_BITS | old[0]
+            if line and line[0] == key:
+                line.popleft()
+                self.ready_count -= 1
+            else:
+                self._leaves(key)
             self.taken[new[0]] = None
         else:
             self.removed(old)
             self.added(new)
 
     def added_many(self, rows: Sequence[Row]) -> None:
-        if self.pri is not None:
+        keys = [row[0] for row in rows if row[1] == "r"]
+        line = self.line
+        if self.pri is not None or len(keys) < len(rows) or (line and keys[0] <= line[-1]):
             super().added_many(rows)
             return
-        ready = self.ready
-        for row in rows:
-            if row[1] == "r":
-                heappush(ready, row[0])
-                self.ready_count += 1
-            else:
-                self.added(row)
+        # New ids ascend.
+        line.extend(keys)
+        self.ready_count += len(keys)
 
     def take_ready(self, count: int) -> list[Row]:
         """Up to `count` ready rows in order, counted as taken from here on.
 
         The caller must turn every one into a taken row in the same breath (`Space.update_many`).
         """
-        ready, rows = self.ready, self.rows
+        line, late, rows = self.line, self.late, self.rows
         found: dict[int, Row] = {}
-        while ready and len(found) < count:
-            task_id = heappop(ready) & ID_MASK
+        if not late:
+            keys = [line.popleft() & ID_MASK for _ in range(min(count, len(line)))]
+            found = {
+                key: row for key in keys if (row := rows.get(key)) is not None and row[1] == "r"
+            }
+        while len(found) < count:
+            if late and (not line or late[0] <= line[0]):
+                task_id = heappop(late) & ID_MASK
+            elif line:
+                task_id = line.popleft() & ID_MASK
+            else:
+                break
             row = rows.get(task_id)
             if row is not None and row[1] == "r":
                 found[task_id] = row
@@ -138,25 +142,43 @@ class StatusIndex(Index):
             else:
                 self.removed(row)
 
+    def _leaves(self, key: int) -> None:
+        """A key is ready no more."""
+        self.ready_count -= 1
+        line, late = self.line, self.late
+        if line and line[0] == key:
+            line.popleft()
+        elif late and late[0] == key:
+            heappop(late)
+        elif len(line) + len(late) > 2 * self.ready_count + 64:
+            self._compact()
+
     def _compact(self) -> None:
         rows = self.rows
-        live = {key for key in self.ready if (row := rows.get(key & ID_MASK)) and row[1] == "r"}
-        self.ready = list(live)
-        heapify(self.ready)
+        keys = {*self.line, *self.late}
+        live = [key for key in keys if (row := rows.get(key & ID_MASK)) and row[1] == "r"]
+        self.line = deque(sorted(live))
+        self.late = []
 
     def purge(self) -> None:
         self._compact()
 
     def first_ready(self) -> Row | None:
         """The ready row that a take would get, or None."""
-        ready = self.ready
-        rows = self.rows
-        while ready:
-            row = rows.get(ready[0] & ID_MASK)
-            if row is not None and row[1] == "r":
-                return row
-            heappop(ready)
-        return None
+        line, late, rows = self.line, self.late, self.rows
+        while True:
+            if late and (not line or late[0] <= line[0]):
+                row = rows.get(late[0] & ID_MASK)
+                if row is not None and row[1] == "r":
+                    return row
+                heappop(late)
+            elif line:
+                row = rows.get(line[0] & ID_MASK)
+                if row is not None and row[1] == "r":
+                    return row
+                line.popleft()
+            else:
+                return None
 
     def first_buried(self) -> Row | None:
         return self.rows[self.buried[0] & ID_MASK] if self.buried else None
@@ -173,7 +195,7 @@ class StatusIndex(Index):
         """Rows of one status in order of (priority, id): O(n log n), for listings."""
         rows = self.rows
         if status == "r":
-            wanted = {key & ID_MASK for key in self.ready}
+            wanted = {key & ID_MASK for keys in (self.line, self.late) for key in keys}
             found = [r for k in wanted if (r := rows.get(k)) is not None and r[1] == "r"]
         elif status == "!":
             found = [rows[key & ID_MASK] for key in self.buried]
@@ -187,7 +209,9 @@ class StatusIndex(Index):
         for key, row in self.rows.items():
             by[row[1]].add(key)
         ready = {self.key(self.rows[task_id]) for task_id in by["r"]}
-        assert ready <= set(self.ready), f"ready keys missing: {ready - set(self.ready)}"
+        kept = {*self.line, *self.late}
+        assert ready <= kept, f"ready keys missing: {ready - kept}"
+        assert list(self.line) == sorted(set(self.line)), "the line is out of order"
         assert self.ready_count == len(by["r"]), (self.ready_count, len(by["r"]))
         assert set(self.taken) == by["t"], set(self.taken) ^ by["t"]
         assert set(self.delayed) == by["~"], set(self.delayed) ^ by["~"]
@@ -217,6 +241,13 @@ class CountingStatusIndex(StatusIndex):
         else:
             super().removed(row)
 
+    def changed(self, old: Row, new: Row) -> None:
+        if old[1] == "r" and new[1] == "t":
+            self.ready_count -= 1
+            self.taken[new[0]] = None
+        else:
+            super().changed(old, new)
+
     def added_many(self, rows: Sequence[Row]) -> None:
         for row in rows:
             self.added(row)
@@ -234,7 +265,8 @@ class CountingStatusIndex(StatusIndex):
         return iter(sorted(found, key=self.key))
 
     def check(self) -> None:
-        assert not self.ready, "keys nobody prunes"
-        self.ready = [self.key(row) for row in self.rows.values() if row[1] == "r"]
+        assert not self.line, "keys nobody prunes"
+        assert not self.late, "keys nobody prunes"
+        self.late = [self.key(row) for row in self.rows.values() if row[1] == "r"]
         super().check()
-        self.ready = []
+        self.late = []

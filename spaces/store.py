@@ -28,7 +28,7 @@ from model.record import (
     Op,
     Record,
 )
-from spaces.space import Row, Space
+from spaces.space import ADDED, Row, Space
 
 SPACE_ID_FIRST = 1024
 #: In the space's place of a MARK: space ids below the mark are spent.
@@ -62,7 +62,7 @@ class Store:
         self.timers: SortedList = SortedList()
         self.given_up: set[tuple[Any, ...]] = set()
         self.ops: list[Op] = []
-        self.undo: list[tuple[Space, Any, Row | None]] = []
+        self.undo: list[tuple[Space, Any, Any]] = []
         self.next_space_id = SPACE_ID_FIRST
         self.lineage: list[tuple[Any, ...]] = []
 
@@ -114,7 +114,7 @@ class Store:
         while len(trail) > undo:
             space, key, old = trail.pop()
             space.restore(key, old)
-            if old is None and space.key_of is None:
+            if (old is None or key is ADDED) and space.key_of is None:
                 unspent.add(space)
         for space in unspent:
             for index in space.indexes:

@@ -103,14 +103,12 @@ def tasks_reply(sync: int, rows: Sequence[tuple[Any, ...]]) -> bytes:
     """`[[[id, status, data], ...]]` of rows that begin with id and status and end with data."""
     count = len(rows)
     parts = [_DATA + b"\x00\x00\x00\x01\xdd" + count.to_bytes(4, "big")]
-    append = parts.append
-    for row in rows:
-        task_id = row[0]
-        if task_id < 0x100000000:
-            append(_TASK_ITEM(b"\x93\xce", task_id, _STATUS[row[1]]))
-        else:
-            append(_TASK_ITEM_WIDE(b"\x93\xcf", task_id, _STATUS[row[1]]))
-        append(row[-1])
+    parts += [
+        _TASK_ITEM(b"\x93\xce", row[0], _STATUS[row[1]]) + row[-1]
+        if row[0] < 0x100000000
+        else _TASK_ITEM_WIDE(b"\x93\xcf", row[0], _STATUS[row[1]]) + row[-1]
+        for row in rows
+    ]
     return _packet(sync, 0, b"".join(parts))
 
 
