@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from drivers.base import DriverMisuse, StatusDriver
-from model.record import SET
 from spaces.space import IndexShape, Row, Space
 from spaces.status_index import StatusIndex
 
@@ -41,14 +40,7 @@ class Fifo(StatusDriver):
         return row
 
     def take(self, now: int) -> Row | None:
-        row = self.status.first_ready()
-        if row is None:
-            return None
-        task_id, _, data = row
-        new = (task_id, "t", data)
-        space = self.space
-        space.update(task_id, row, new, (SET, space.id, task_id, 1, "t"))
-        return new
+        return self.status.take_first()
 
     def release(self, task_id: int, opts: dict[str, Any] | None, now: int) -> Row:
         return self._move(self.space.rows[task_id], "r")

@@ -182,7 +182,9 @@ class Tube:
         """Finish a task: removed, returned with status done."""
         if type(task_id) is not int or task_id < 0:
             task_id = arguments.task_id(task_id, 2)
-        self.check_owner(client, task_id, token)
+        owner = self.taken.rows.get((self.id, task_id))
+        if owner is None or owner[3] != client.session or token is not None:
+            self.check_owner(client, task_id, token)
         if task_id not in self.space.rows:
             raise task_not_found(task_id)
         engine = self.engine

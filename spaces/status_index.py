@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
+from model.record import SET
 from spaces.index import ID_BITS, ID_MASK, Index
 
 if TYPE_CHECKING:
@@ -28,7 +29,17 @@ class StatusIndex(Index):
     taken and delayed ones are only ever listed. The priority of a row never changes.
     """
 
-    __slots__ = ("buried", "delayed", "late", "line", "pri", "ready_count", "rows", "taken")
+    __slots__ = (
+        "buried",
+        "delayed",
+        "late",
+        "line",
+        "pri",
+        "ready_count",
+        "rows",
+        "space",
+        "taken",
+    )
 
     def __init__(self, pri: int | None = None) -> None:
         """`pri`: the field that holds the priority; None orders by id alone."""
@@ -37,6 +48,7 @@ class StatusIndex(Index):
         self.cleared()
 
     def attach(self, space: Space) -> None:
+        self.space = space
         self.rows = space.rows
 
     def cleared(self) -> None:
@@ -179,6 +191,29 @@ class StatusIndex(Index):
                 line.popleft()
             else:
                 return None
+
+    def take_first(self) -> Row | None:
+        """The ready row whose turn it is, taken in one step; None if there is none.
+
+        As `update` of the space has it, where no other index looks at a row's status.
+        """
+        row = self.first_ready()
+        if row is None:
+            return None
+        key, space = row[0], self.space
+        self.rows[key] = new = (key, "t", *row[2:])
+        line, late = self.line, self.late
+        if late and (not line or late[0] <= line[0]):
+            heappop(late)
+        else:
+            line.popleft()
+        self.ready_count -= 1
+        self.taken[key] = None
+        store = space.store
+        store.undo.append((space, key, row))  # type: ignore[union-attr]
+        if not space.temporary:
+            store.ops.append((SET, space.id, key, 1, "t"))  # type: ignore[union-attr]
+        return new
 
     def first_buried(self) -> Row | None:
         return self.rows[self.buried[0] & ID_MASK] if self.buried else None
