@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from spaces.index import DeadlineIndex, GroupIndex, Index
+from spaces.record_index import RecordIndex
 from spaces.space import Row, Space
 from spaces.status_index import CountingStatusIndex, StatusIndex
 from spaces.store import Store
 from spaces.subqueue_index import SubQueueIndex
+from spaces.view import ViewSpace
 
 FIELDS = (("id", "unsigned"), ("status", "string"), ("pri", "unsigned"), ("sub", "string"))
 PRI, SUB, DUE = 2, 3, 4
@@ -115,6 +117,39 @@ def test_batches_of_fifo() -> None:
     store.check()
     assert status.first_ready() == (0, "r", 0, "a")
     assert status.take_ready(0) == []
+
+
+@pytest.mark.parametrize("make", [StatusIndex, lambda: StatusIndex(PRI), RecordIndex])
+def test_taken_in_one_step(make: Callable[[], StatusIndex | RecordIndex]) -> None:
+    """take_first among releases that come out of order, some of it taken back."""
+    chance, index, taken = random.Random(5), make(), 0
+    store = Store(lambda *_: pytest.fail("nothing is created here"))
+    space = store.add(ViewSpace(600, "rows", FIELDS, indexes=(index,), view=list))
+    pri = PRI if isinstance(index, StatusIndex) and index.pri else None
+    for _ in range(600):
+        what, held = chance.randrange(8), [row[0] for row in space.rows.values() if row[1] == "t"]
+        step = 0
+        if what < 3:
+            space.insert((space.next_id, "r", chance.randrange(3) if pri else 0, ""))
+        elif what < 6:
+            wanted = first_ready(space, pri)
+            found = index.take_first()
+            assert found == (None if wanted is None else (wanted[0], "t", *wanted[2:]))
+            assert [op[3:] for op in store.ops] == ([] if found is None else [(1, "t")])
+            step = len(store.ops)
+        elif held:
+            space.set(chance.choice(held), 1, "r") if what == 6 else space.delete(held[0])
+        if chance.random() < 0.2:
+            store.rollback()
+            step = 0
+        taken += step
+        store.undo.clear()
+        store.ops = []
+        store.check()
+        assert index.first_ready() == first_ready(space, pri)
+    assert taken > 100
+    if isinstance(index, RecordIndex):
+        assert index.transitions["R-T"] == taken
 
 
 @pytest.mark.parametrize("make", [StatusIndex, CountingStatusIndex])
