@@ -45,6 +45,16 @@ FAULTS = (
     ("redrive", "put"),
     ("redrive", "delete"),
 )
+NEED_TAKEN = (
+    "ack",
+    "ack_many",
+    "finish",
+    "release",
+    "release_many",
+    "release_all",
+    "touch",
+    "bury",
+)
 #: The same call of the engine and of the model.
 Both = tuple[tuple[Any, ...], tuple[Any, ...]]
 
