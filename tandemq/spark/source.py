@@ -7,7 +7,9 @@ as options, and with `pushdown` from a query's own filters, all of which Spark c
 from __future__ import annotations
 
 import datetime
+import gc
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,22 @@ from tandemq.spark.logs import ArrowDisk, Part, Wanted, plan
 MODES = ("FAILFAST", "PERMISSIVE")
 
 
+_settled: set[bool] = set()
+
+
+def settle() -> None:
+    """Hide what a Python worker has loaded from the garbage collector, once with the compiled code.
+
+    PySpark collects after everything it has a worker do, which takes longer than a small part's
+    rows. Only in such a worker: modules live as long as it does.
+    """
+    compiled = "tandemq.spark.compiled" in sys.modules
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if compiled not in _settled and getattr(spec, "name", "") == "pyspark.daemon":
+        _settled.add(compiled)
+        gc.freeze()
+
+
 @dataclass
 class LogPartition(InputPartition):
     """What one Spark task reads."""
@@ -54,6 +72,7 @@ class TandemLog(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self.values = opt.parse("tandemq_log", opt.LOG_OPTIONS, options)
+        settle()
 
     @classmethod
     def name(cls) -> str:
@@ -95,6 +114,12 @@ class Reading:
         )
         self.tubes = opt.names(values, "tubes")
         self.operations = opt.names(values, "operations")
+
+    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
+        """What a task yields. Spark turns an empty list of partitions into one that is None."""
+        if partition is not None and hasattr(partition, "part"):
+            yield from self.rows(partition.part)
+        settle()
 
     def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Batches of a part; in mode PERMISSIVE damage becomes a row and, if asked, a file."""
@@ -174,13 +199,9 @@ class LogReader(Reading, DataSourceReader):
         wanted.first_us, wanted.last_us = opt.bounds(values, "fromTime", "toTime", opt.time_us)
 
     def partitions(self) -> list[LogPartition]:
-        return [LogPartition(part) for part in plan(self.paths, self.wanted)]
-
-    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
-        # Spark turns an empty list of partitions into one that is None.
-        if partition is None or not hasattr(partition, "part"):
-            return iter(())
-        return self.rows(partition.part)
+        parts = plan(self.paths, self.wanted)
+        settle()
+        return [LogPartition(part) for part in parts]
 
 
 class PushingLogReader(LogReader):

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -280,11 +279,6 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
                 dict(files.spaces),
                 retracted=retracted,
             )
-
-    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
-        if partition is None or not hasattr(partition, "part"):
-            return iter(())
-        return self.rows(partition.part)
 
 
 __all__ = ["LogStreamReader"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tandemq.spark.columns import DEFAULT
 from tandemq.spark.decode import Decoder
 from tandemq.spark.logs import Wanted, plan
 from tandemq.spark.options import LOG_OPTIONS, parse
+from tandemq.spark.source import settle
 
 
 def decoded(path: Path) -> list[tuple[Any, ...]]:
@@ -92,3 +95,15 @@ def test_damage_fails_by_name_or_becomes_a_row(spark: Any, maker: LogMaker, tmp_
     written = [json.loads(path.read_text()) for path in bad.iterdir()]
     assert {one["file"] for one in written} == {victim.name}
     assert kept.where("operation != 'damaged'").count() > 500
+
+
+def test_only_a_worker_hides_its_modules_from_the_collector(spark: Any) -> None:
+    def look(_: Iterable[int]) -> Iterator[int]:
+        settle()
+        yield gc.get_freeze_count()
+
+    hidden = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
+    assert hidden[0] > 10_000
+    before = gc.get_freeze_count()
+    settle()
+    assert gc.get_freeze_count() == before
