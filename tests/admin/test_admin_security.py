@@ -23,12 +23,13 @@ CHANGES = [
     ("POST", "/v1/solo", {}),
     ("POST", "/v1/snapshot", {}),
     ("POST", "/v1/tasks", {"tube": "jobs", "action": "delete", "state": "ready"}),
+    ("POST", "/v1/tubes", {"tube": "jobs", "action": "pause"}),
 ]
 READS = [
     *("/v1/status", "/v1/cluster", "/v1/events", "/metrics"),
     *("/v1/tubes", "/v1/tasks", "/v1/sessions", "/v1/history", "/v1/switchover"),
 ]
-BOTH = {"/v1/tasks", "/v1/switchover"}
+BOTH = {"/v1/tasks", "/v1/tubes", "/v1/switchover"}
 PUBLIC = ["/primary", "/replica", "/health", "/liveness", "/readiness", "/openapi.json"]
 
 
