@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -43,3 +44,15 @@ def test_only_what_was_answered_is_held_against_the_log(tmp_path: Path) -> None:
 def test_without_spark_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
     assert audit.missing() == "needs Spark: pip install '.[spark]'"
+
+
+def test_an_audit_that_takes_too_long_is_ended_with_all_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Spark does: a process of its own holds the pipes, so that they end with it alone.
+    script = tmp_path / "slow.sh"
+    script.write_text("sleep 1000 & wait\n")
+    monkeypatch.setattr(audit, "serve_command", lambda: ["sh", str(script), "serve"])
+    monkeypatch.setattr(audit, "_SECONDS_MAX", 0.5)
+    sound, text = asyncio.run(audit.judge([tmp_path], tmp_path / "told"))
+    assert (sound, text) == (False, "audit: not done within 0.5 s")
