@@ -124,10 +124,35 @@ class Store:
     # -- records coming in -----------------------------------------------------------------------
 
     def apply_all(self, records: Sequence[Record]) -> None:
-        """Apply the ops of records that follow each other, as `apply` does."""
+        """Apply the ops of records that follow each other, as `apply` does.
+
+        A row of puts into one space is one pass over each of its indexes.
+        """
         apply = self.apply
+        space_id = 0
+        rows: list[Row] = []
         for record in records:
-            apply(record[3])
+            ops = record[3]
+            if len(ops) == 1 and (op := ops[0])[0] == INSERT:
+                if op[1] != space_id:
+                    if rows:
+                        self._put_all(space_id, rows)
+                        rows = []
+                    space_id = op[1]
+                rows.append((*op[2],))
+                continue
+            if rows:
+                self._put_all(space_id, rows)
+                rows = []
+            apply(ops)
+        if rows:
+            self._put_all(space_id, rows)
+
+    def _put_all(self, space_id: int, rows: list[Row]) -> None:
+        space = self.spaces.get(space_id)
+        if space is None:
+            raise ApplyError(f"space {space_id} is unknown")
+        space.put_all(rows)
 
     def apply(self, ops: Sequence[Op], lenient: bool = False) -> None:
         """Apply one record's ops. `lenient`: rows may be missing (inside a fuzzy snapshot).

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.record import (
     CREATE,
@@ -19,6 +21,7 @@ from model.record import (
     TERM,
     TRUNCATE,
     Op,
+    Record,
 )
 from spaces.index import GroupIndex
 from spaces.space import Row, Space
@@ -220,3 +223,49 @@ def test_rows_that_come_and_go_while_a_snapshot_is_written() -> None:
     assert next(rows)[1] == [(3, "t")]
     store.forget(space)
     assert list(rows) == []
+
+
+def record(*ops: Op) -> Record:
+    return 0, 26, None, list(ops)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1024, 1025, 600]),
+            st.lists(st.integers(0, 9), min_size=1, max_size=6),
+            st.booleans(),
+        ),
+        max_size=8,
+    )
+)
+def test_records_applied_together_leave_what_they_leave_one_by_one(
+    runs: list[tuple[int, list[int], bool]],
+) -> None:
+    """Puts in order, out of order, repeated, into spaces of both kinds, with a delete between."""
+    records = [record(CREATED), record((CREATE, 1025, "more", "fifo", {}, 0))]
+    for space, ids, rising in runs:
+        new = range(ids[0], ids[0] + len(ids)) if rising else ids
+        rows = [(at, ["r", "t", "!"][at % 3], b"x") for at in new]
+        records += [record([INSERT, space, list(row)]) for row in rows]
+        key: Any = rows[-1][:2] if space == 600 else rows[-1][0]
+        records.append(record([DELETE, space, key]))
+    together, single = new_store(), new_store()
+    together.apply_all(records)
+    for one in records:
+        single.apply(one[3])
+    for space_id, space in single.spaces.items():
+        other = together.spaces[space_id]
+        assert (list(other.rows.items()), other.next_id) == (
+            list(space.rows.items()),
+            space.next_id,
+        )
+    together.check()
+
+
+def test_a_put_into_a_space_that_is_not_there_is_refused_behind_what_came_before() -> None:
+    store = new_store()
+    puts = [record([INSERT, space, [at, "r"]]) for at, space in enumerate((1024, 1024, 9), 1)]
+    with pytest.raises(ApplyError, match="space 9 is unknown"):
+        store.apply_all([record(CREATED), *puts])
+    assert store.by_name["jobs"].rows == {1: (1, "r"), 2: (2, "r")}
