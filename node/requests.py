@@ -17,7 +17,7 @@ from wire import evaluate as ev
 from wire import schema
 from wire.arguments import plain
 from wire.auth import denied, parse_auth
-from wire.replies import empty_reply, ok_reply, values_reply
+from wire.replies import empty_reply, error_reply, ok_reply, values_reply
 from wire.watch import parse_key
 
 if TYPE_CHECKING:
@@ -50,7 +50,13 @@ def execute(
         }
         return promptly(core, connection, ok_reply(sync, body))
     if rtype == c.AUTH:
-        return promptly(core, connection, authenticate(core, connection, sync, name))
+        try:
+            answer = authenticate(core, connection, sync, name)
+        except QueueError as error:
+            # Nothing was changed that would have to be taken back.
+            core.errors += 1
+            answer = error_reply(sync, error)
+        return promptly(core, connection, answer)
     if rtype in _WATCHES:
         return watch(core, connection, sync, rtype, name)
     if rtype == c.SUBSCRIBE:

@@ -198,13 +198,14 @@ async def test_pings_and_logins_do_not_wait_for_what_is_not_committed() -> None:
         bench.shell.wal.gate = CommitPoint("pair", None)
         put = client.send_call("queue.tube.fifo:put", "x")
         # In pair mode it is the replica's login that lets the put commit.
-        for rtype, body in (
-            (0x40, {}),
-            (0x49, {0x54: 3, 0x55: [0]}),
-            (0x07, {0x23: "guest", 0x21: []}),
+        for rtype, body, code in (
+            (0x40, {}, 0),
+            (0x49, {0x54: 3, 0x55: [0]}, 0),
+            (0x07, {0x23: "guest", 0x21: []}, 0),
+            (0x07, {0x23: "nobody", 0x21: ["chap-sha1", bytes(20)]}, 47),
         ):
             sync = replica.send(rtype, body)
-            assert (await asyncio.wait_for(replica.receive(), 5))[:2] == (sync, 0)
+            assert (await asyncio.wait_for(replica.receive(), 5))[:2] == (sync, code)
             assert client.send(0x40, {}) == (await asyncio.wait_for(client.receive(), 5))[0]
         bench.shell.wal.gate = None
         bench.shell.wal.durable_lsn = bench.core.engine.lsn
