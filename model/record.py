@@ -111,6 +111,9 @@ FRAME_MAGIC = b"TQf1"
 _HEADER = struct.Struct(">4sIIIQIQ")
 HEADER_SIZE = _HEADER.size
 FRAME_BODY_BYTES_MAX = 256 * 1024 * 1024
+#: Where in a header the CRC and the first LSN stand.
+_CRC_AT, _LSN_AT = 8, 16
+_NO_CRC = bytes(4)
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
 _pack_body = _packer.pack
@@ -130,6 +133,13 @@ class FrameHeader(NamedTuple):
     @property
     def last_lsn(self) -> int:
         return self.first_lsn + self.count - 1
+
+
+class Span(NamedTuple):
+    """The LSNs of one or more frames that follow each other."""
+
+    first_lsn: int
+    last_lsn: int
 
 
 class FrameError(Exception):
@@ -174,22 +184,18 @@ def frame_body(
 ) -> memoryview:
     """The body behind `header`, its CRC verified. Raises `FrameError`."""
     start = position + HEADER_SIZE
-    body = memoryview(buffer)[start : start + header.length]
-    if len(body) < header.length:
+    end = start + header.length
+    view = memoryview(buffer)
+    if len(view) < end:
         raise FrameError("body is cut short", torn=True)
-    bare = _HEADER.pack(
-        FRAME_MAGIC,
-        header.length,
-        0,
-        header.term,
-        header.first_lsn,
-        header.count,
-        header.commit_lsn,
-    )
-    crc = _crc32(body, _crc32(bare, _seed(term_id, header.first_lsn)))
+    # The seed is of the term's id and the first LSN as the header has it; the CRC's own place
+    # counts as zeros.
+    crc = _crc32(view[position + _LSN_AT : position + _LSN_AT + 8], _crc32(term_id))
+    crc = _crc32(_NO_CRC, _crc32(view[position : position + _CRC_AT], crc))
+    crc = _crc32(view[position + _CRC_AT + 4 : end], crc)
     if crc != header.crc:
         raise FrameError(f"CRC is {crc:08x}, the header says {header.crc:08x}")
-    return body
+    return view[start:end]
 
 
 def decode_body(body: bytes | memoryview, count: int) -> list[Record]:

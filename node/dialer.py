@@ -20,7 +20,7 @@ from wire.greeting import GREETING_BYTES
 
 if TYPE_CHECKING:
     from node.config import Settings
-    from node.links import Follow
+    from node.follow import Follow
     from node.peering import Peering
 
 #: A peer that does not answer a step of the log-in within this time is tried again, in seconds.

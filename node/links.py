@@ -1,41 +1,34 @@
 """The two ends of one link, joined to this node: messages in, their consequences, messages out.
 
-`Feed` is the upstream's end, `Follow` the downstream's. Bytes come from a `Wire`, whatever it is;
-what a link decides is done by the node's one `Peering`.
+`Feed` is the upstream's end, `node.follow.Follow` the downstream's. Bytes come from a `Wire`,
+whatever it is; what a link decides is done by the node's one `Peering`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from model.record import FrameHeader
-from replication.applier import Applier
+from model.record import Span
+from node.pace import Pace, on_this_machine
 from replication.codec import MessageDecoder, encode
-from replication.decisions import Append, Decision, Idle, Refused, Resubscribe
-from replication.followed import FollowedLog
 from replication.messages import (
     AGAIN,
     BOOTSTRAP,
     CONTINUE,
     GARBAGE,
-    IDLE,
     REFUSE,
-    STOPPING,
     Ack,
     Ask,
     Bye,
     Fence,
-    Frame,
-    Handoff,
     Heartbeat,
     Hello,
     LinkError,
     Message,
     SnapshotBegin,
-    Welcome,
 )
 from replication.pulse import Pulse
-from replication.relay import Mode, Relay
+from replication.relay import READ_BYTES, Mode, Relay
 
 if TYPE_CHECKING:
     from node.peering import Peering
@@ -123,6 +116,8 @@ class Feed(Link):
         self.bootstrapping = False
         self._pumping = False
         self._snapshot: str | None = None
+        paced = on_this_machine(address)
+        self._pace = Pace(peering.wal.bytes_written, peering.mono()) if paced else None
 
     @property
     def name(self) -> str:
@@ -154,6 +149,7 @@ class Feed(Link):
         elif isinstance(message, Ask):
             self.peering.asked(message.read_only, f"{self.name}: {message.reason}")
         elif isinstance(message, Bye):
+            self.peering.source.left(self.relay, message.code)
             self.end(message.code, message.reason or "the downstream left", tell=False)
         else:
             raise LinkError(f"{type(message).__name__} is not for an upstream")
@@ -174,7 +170,7 @@ class Feed(Link):
                 log.last_lsn,
                 self.pulse,
                 window_bytes=peering.window_bytes,
-                read_bytes=min(1 << 20, peering.window_bytes),
+                read_bytes=min(READ_BYTES, peering.window_bytes),
                 backlog_bytes=backlog,
             )
         elif welcome.answer == BOOTSTRAP:
@@ -200,15 +196,15 @@ class Feed(Link):
 
     # -- to the downstream -----------------------------------------------------------------------
 
-    def live(self, header: FrameHeader, frame: bytes, term_id: bytes, now: int) -> None:
-        """A frame was appended to this node's log."""
+    def live(self, span: Span, frames: bytes, term_id: bytes, now: int) -> None:
+        """Frames were appended to this node's log."""
         if self.relay is not None:
-            self.send(*self.relay.live(header, frame, term_id, now))
+            self.send(*self.relay.live(span, frames, term_id, now))
             if self.relay.mode is Mode.CATCH_UP:
                 self.pump()
 
     def pump(self) -> None:
-        """Read for a downstream that is behind: a portion now, the next in a later turn."""
+        """Read for a downstream that is behind: a portion soon, the next in a later turn."""
         if not self._pumping and self._wants():
             self._pumping = True
             self.peering.later(self._portion)
@@ -225,11 +221,19 @@ class Feed(Link):
         if relay is None or self.ended:
             return
         if (lsn := relay.wants_read()) is not None:
-            frames = self.peering.source.read_log(lsn, relay.read_bytes)
-            if frames is None:
+            size, pace = relay.read_bytes, self._pace
+            if pace is not None:
+                size = pace.portion(self.peering.wal.bytes_written, self.peering.mono(), size)
+                if not size:
+                    # The next write, confirmation or tick asks again.
+                    return
+            run = self.peering.source.read_log(lsn, size)
+            if run is None:
                 self._gone(relay.gone(self.peering.log.first_lsn))
                 return
-            self.send(*relay.feed(frames))
+            if pace is not None:
+                pace.sent(len(run[1]))
+            self.send(*relay.feed([run]))
         elif (wanted := relay.wants_snapshot()) is not None:
             assert self._snapshot is not None
             data = self.peering.source.read_snapshot(self._snapshot, *wanted)
@@ -254,13 +258,10 @@ class Feed(Link):
             tail,
             self.pulse,
             window_bytes=self.peering.window_bytes,
-            read_bytes=min(1 << 20, self.peering.window_bytes),
+            read_bytes=min(READ_BYTES, self.peering.window_bytes),
         )
         self.send(*self.relay.snapshot(begin, self.hello.partial))
         self.pump()
-
-    def hand_off(self, message: Handoff) -> None:
-        self.send(message)
 
     def tick(self, now: int) -> None:
         if self.hello is None:
@@ -281,118 +282,3 @@ class Feed(Link):
             self.end(0, f"nothing heard for {self.pulse.age_us(now) // 1000} ms", tell=False)
         elif due:
             self.send(beat)
-
-
-class Follow(Link):
-    """The downstream's end of one connection to a peer.
-
-    probe: this node reigns and follows nobody; the link only carries terms and states.
-    """
-
-    def __init__(
-        self, peering: Peering, wire: Wire, address: str, log: FollowedLog, probe: bool
-    ) -> None:
-        super().__init__(peering, wire, address)
-        self.probe = probe
-        self.refused = 0
-        self.again = False
-        self.applier = Applier(
-            log,
-            peering.hello_cluster(),
-            peering.node_id,
-            peering.settings.name,
-            peering.new_pulse(),
-        )
-        #: The upstream stopped writing at the end of its log (HANDOFF), after its last heartbeat.
-        self.handed_off = False
-        core = peering.core
-        self.send(self.applier.hello(core.state, core.read_only))
-
-    @property
-    def upstream(self) -> Welcome | None:
-        return self.applier.upstream
-
-    @property
-    def name(self) -> str:
-        return self.upstream.node_name if self.upstream is not None else self.address
-
-    @property
-    def writable(self) -> bool:
-        """As far as was heard, the peer reigns."""
-        if self.handed_off or self.upstream is None:
-            return False
-        return self.beat.writable if self.beat is not None else self.upstream.writable
-
-    def take(self, message: Message) -> None:
-        peering, applier = self.peering, self.applier
-        if type(message) is Frame:
-            # Nearly every message: the log goes on.
-            decisions = applier.receive(message, peering.mono(), 0)
-            self.peer_lsn = applier.upstream_last
-            self._decided(decisions)
-            return
-        decisions = applier.receive(message, peering.mono(), peering.own_clock())
-        if isinstance(message, Heartbeat):
-            self.beat = message
-            self.handed_off = False
-            peering.replica.heard_clock(self)
-        elif isinstance(message, Handoff):
-            self.handed_off = True
-        self.peer_lsn = applier.upstream_last
-        if isinstance(message, Welcome) and not applier.closed:
-            peering.replica.welcomed(self, message)
-            # Before the log is touched: who reigns there decides what this node may become.
-            peering.peer_changed()
-            if self.ended:
-                return
-        self._decided(decisions)
-        if self.ended:
-            return
-        if isinstance(message, (Heartbeat, Handoff)):
-            peering.peer_changed()
-        if self.probe and applier.feeding:
-            # Whoever feeds a node that reigns does not know its term yet, or is ahead of it.
-            self.end(STOPPING, f"{peering.settings.name} reigns, it follows nobody")
-
-    def _decided(self, decisions: list[Decision]) -> None:
-        for decision in decisions:
-            if type(decision) is Append:
-                if not self.probe:
-                    self.peering.replica.append(self, decision)
-            elif isinstance(decision, Resubscribe):
-                self.again = True
-                self.end(AGAIN, decision.reason)
-            elif isinstance(decision, Refused):
-                self.refused = decision.code or GARBAGE
-                self.end(decision.code, decision.reason, tell=False)
-            elif isinstance(decision, Idle):
-                self.problem = ""
-            elif not self._only_told(decision):
-                self.peering.replica.carry_out(self, decision)
-            if self.ended:
-                return
-
-    def _only_told(self, decision: object) -> bool:
-        """Done here already, or nothing a node that reigns would do."""
-        return self.probe and not self.peering.replica.harmless(decision)
-
-    def taken(self) -> None:
-        self.peering.replica.settle(self)
-        if not self.probe and not self.ended:
-            self.peering.wal.committed(self.applier.log.commit_lsn)
-        self.confirm()
-
-    def confirm(self) -> None:
-        """Say how far the log is durable here, if that is news."""
-        if not self.ended and (ack := self.applier.ack()) is not None:
-            self.send(ack)
-
-    def tick(self, now: int) -> None:
-        messages, decisions = self.applier.tick(now, self.peering.heartbeat())
-        self.send(*messages)
-        for decision in decisions:
-            assert isinstance(decision, Resubscribe)
-            self.end(0, decision.reason, tell=False)
-
-
-__all__ = ["IDLE", "Feed", "Follow", "Link", "Wire"]

@@ -9,7 +9,8 @@ from node.admin.backend import Lag, LossBound, Peer, State
 from statemachine import promotion
 
 if TYPE_CHECKING:
-    from node.links import Feed, Follow
+    from node.follow import Follow
+    from node.links import Feed
     from node.peering import Peering
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from model.record import decode_header
-from node.links import Feed, Follow, Link, Wire
+from model.record import Span, decode_header
+from node.follow import Follow
+from node.links import Feed, Link, Wire
 from node.peers import PeerState, peer_facts
 from node.replica import Replica
 from node.source import Source
@@ -336,13 +337,13 @@ class Peering:
         self.core.commit_lsn = lsn
         self.role.committed(lsn)
 
-    def _frame_written(self, frame: bytes, _last_lsn: int) -> None:
+    def _frame_written(self, frames: bytes, last_lsn: int) -> None:
         if not self.feeds:
             return
-        header = decode_header(frame)
+        span = Span(decode_header(frames).first_lsn, last_lsn)
         now, term_id = self.mono(), self.core.term_id
         for feed in list(self.feeds):
-            feed.live(header, frame, term_id, now)
+            feed.live(span, frames, term_id, now)
 
     def greeted(self, feed: Feed) -> None:
         assert feed.hello is not None

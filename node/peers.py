@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from statemachine.promotion import PeerFacts
 
 if TYPE_CHECKING:
-    from node.links import Feed, Follow
+    from node.follow import Follow
+    from node.links import Feed
 
 
 @dataclass(slots=True)

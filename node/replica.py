@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from model.errors import StorageError
-from node.links import Follow
+from node.follow import Follow
 from replication import decisions as d
 from replication.followed import FollowedLog
 from replication.lineage import Lineage
@@ -81,11 +81,11 @@ class Replica:
         """Whether a node that reigns may hear of it."""
         return isinstance(decision, (d.SeenTerm, d.HandedOff, d.Asked))
 
-    def append(self, link: Follow, frame: d.Append) -> None:
-        """Write and apply one frame. `settle` is to follow, once for all that one read brought."""
+    def append(self, link: Follow, run: d.Append) -> None:
+        """Write and apply frames. `settle` is to follow, once for all that one read brought."""
         self._busy = link
         try:
-            self._append(frame)
+            self._append(run)
         except StorageError as error:
             self.wal.fail(error)
         finally:
@@ -149,13 +149,13 @@ class Replica:
             )
             self.say(f"joined cluster {welcome.cluster_id.hex()} of {welcome.node_name}")
 
-    def _append(self, frame: d.Append) -> None:
-        data, header, records, term, opens_term = frame
+    def _append(self, run: d.Append) -> None:
+        data, (first_lsn, last_lsn), frames, records, term, opens_term = run
         core, engine, log = self.core, self.core.engine, self.peering.log
         if opens_term or log.term is None:
-            log.open_term(tuple(term), header.first_lsn)
-        time_us, last_lsn = records[-1][0], header.last_lsn
-        if not self.wal.append(data, header.first_lsn, last_lsn, time_us):
+            log.open_term(tuple(term), first_lsn)
+        time_us = records[-1][0]
+        if not self.wal.append(data, first_lsn, last_lsn, time_us, frames, records[0][0]):
             return
         self._fresh = True
         try:
@@ -164,7 +164,7 @@ class Replica:
             raise StorageError(
                 self.storage.disk.where,
                 0,
-                f"records from LSN {header.first_lsn} on, of the upstream, do not fit: {error}",
+                f"records from LSN {first_lsn} on, of the upstream, do not fit: {error}",
             ) from error
         engine.lsn = last_lsn
         engine.now = max(engine.now, time_us)

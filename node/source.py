@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from model.errors import StorageError
-from model.record import FrameHeader
 from replication.handshake import Upstream, answer
 from replication.lineage import Lineage
-from replication.messages import Ack, Hello, SnapshotBegin, Welcome
+from replication.messages import GARBAGE, Ack, Hello, SnapshotBegin, Welcome
+from replication.relay import Relay
+from storage.runs import Run, RunReader
 
 if TYPE_CHECKING:
     from node.peering import Peering
@@ -37,6 +38,7 @@ class Source:
         self.say = peering.say
         self.want_snapshot: Callable[[], None] = lambda: None
         self.passed: dict[bytes, int] = {}
+        self._runs = RunReader(self.storage.disk)
         #: The newest snapshot's name and CRC, once somebody needed it.
         self._crc: tuple[str, int] | None = None
 
@@ -87,20 +89,29 @@ class Source:
         """About how many bytes of log there are from a LSN on."""
         return sum(s.size for s in self.peering.log.segments if s.last_lsn >= lsn)
 
-    def read_log(self, lsn: int, size: int) -> list[tuple[FrameHeader, bytes, bytes]] | None:
-        """Frames from the one that holds `lsn` on, about `size` bytes; None when it is gone."""
-        ids = {term[0]: term[1] for term in self.core.engine.store.lineage}
-        out: list[tuple[FrameHeader, bytes, bytes]] = []
+    def read_log(self, lsn: int, size: int) -> Run | None:
+        """Frames from the one that holds `lsn` on, about `size` bytes; None when it is gone.
+
+        As they are on the disk: the downstream checks every CRC and refuses what is damaged.
+        """
         try:
-            for header, frame in self.peering.log.read_from(lsn):
-                out.append((header, frame, ids[header.term]))
+            return self._runs.read(self.peering.log, lsn, size)
+        except StorageError as error:
+            self.say(f"reading the log for a downstream: {error}")
+            return None
+
+    def left(self, relay: Relay | None, code: int) -> None:
+        """A downstream left: if what it was sent was garbage, say so if the log here is damaged."""
+        if relay is None or code != GARBAGE:
+            return
+        size = relay.in_flight_bytes
+        try:
+            for _, frame in self.peering.log.read_from(relay.acked_lsn + 1):
                 size -= len(frame)
                 if size <= 0:
                     break
         except StorageError as error:
-            self.say(f"reading the log for a downstream: {error}")
-            return None
-        return out
+            self.say(f"the log is damaged: {error}")
 
     def read_snapshot(self, name: str, offset: int, size: int) -> bytes | None:
         try:

@@ -29,9 +29,9 @@ class WalWriter:
     """Group commit.
 
     mode: none, write or fsync. release(turn): send its replies. failed(error): stop the node.
-    frames go to `listeners` as they are written (snapshots, downstreams). gate: the commit point
-    of a reign in pair mode, None when durable here is enough. on_durable, on_commit: told how far
-    the log is.
+    Frames go to `listeners` as they are written (snapshots, downstreams), several at once where
+    they came so. gate: the commit point of a reign in pair mode, None when durable here is
+    enough. on_durable, on_commit: told how far the log is.
     """
 
     def __init__(
@@ -105,13 +105,21 @@ class WalWriter:
 
     # -- frames, whoever made them ---------------------------------------------------------------
 
-    def append(self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int) -> bool:
-        """Write a frame to the log; False when that failed and the node is ending."""
+    def append(
+        self,
+        frame: bytes,
+        first_lsn: int,
+        last_lsn: int,
+        time_us: int,
+        frames: int = 1,
+        since_us: int = 0,
+    ) -> bool:
+        """Write `frames` frames (see `Log.append`); False when that failed and the node ends."""
         if self.log is not None:
             self._appends += 1
             began = 0.0 if self._appends % APPENDS_MEASURED else perf_counter()
             try:
-                self.log.append(frame, first_lsn, last_lsn, time_us)
+                self.log.append(frame, first_lsn, last_lsn, time_us, frames, since_us)
             except StorageError as error:
                 self.fail(error)
                 return False
@@ -124,7 +132,7 @@ class WalWriter:
         return True
 
     def appended(self, frame: bytes, last_lsn: int) -> None:
-        """A frame of an upstream was written and its records applied; `reached` is to follow."""
+        """Frames of an upstream were written and their records applied; `reached` follows."""
         for listener in list(self.listeners):
             listener(frame, last_lsn)
 

@@ -5,11 +5,10 @@ It refuses anything that does not continue the log it follows, and confirms only
 
 from __future__ import annotations
 
-from model.record import HEADER_SIZE, FrameError, decode_header
 from replication.decisions import (
     Alarm,
-    Append,
     Asked,
+    Broken,
     Decision,
     HandedOff,
     Idle,
@@ -182,21 +181,15 @@ class Applier:
             if log.snapshot.comes_over(self):
                 raise LinkError("a frame before the snapshot is installed")
             return self._close(Resubscribe("another link brings a snapshot"))
-        try:
-            header = decode_header(message.data)
-        except FrameError as error:
-            raise LinkError(f"a frame: {error.reason}") from error
-        if len(message.data) != HEADER_SIZE + header.length or not header.count:
-            raise LinkError(f"frame of LSN {header.first_lsn} is not one whole frame")
-        decisions = log.frame(header, message.data, message.term_id)
-        if not decisions or isinstance(decisions[0], Append):
-            self._shared_lsn = max(self._shared_lsn, header.last_lsn)
-            self._upstream_at(header.last_lsn, now_us)
+        decisions, shared = log.frames(message.data, message.term_id)
+        if shared:
+            self._shared_lsn = max(self._shared_lsn, shared)
+            self._upstream_at(shared, now_us)
         return self._closing(decisions)
 
     def _closing(self, decisions: list[Decision]) -> list[Decision]:
         for decision in decisions:
-            if isinstance(decision, (Alarm, Resubscribe)):
+            if isinstance(decision, (Alarm, Resubscribe, Broken)):
                 self.closed = decision.reason
         return decisions
 

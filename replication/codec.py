@@ -81,8 +81,9 @@ class MessageDecoder:
     def feed(self, data: bytes) -> Iterator[Message]:
         """Take what one read delivered; gives every message it completes, in order.
 
-        The bytes are taken at once, the messages as they are asked for. Raises `LinkError` behind
-        the last good message when the stream is garbage.
+        FRAMEs of one term right behind each other are given as one. The bytes are taken at once,
+        the messages as they are asked for. Raises `LinkError` behind the last good message when
+        the stream is garbage.
         """
         if self._error is None:
             self._buffer += data
@@ -121,18 +122,40 @@ class MessageDecoder:
             _, array, kind, bin8, id_bytes, term_id, bin32, size = _FRAME_PREFIX.unpack_from(
                 buffer, at
             )
-            known = (array, kind, bin8, id_bytes, bin32, size) == (
-                *_FRAME_MARKS,
-                length - _FRAME_FIXED,
-            )
-            if known:
-                message = Frame(term_id, bytes(buffer[start + _FRAME_FIXED : start + length]))
-                self._at = start + length
-                return message
+            marks = (array, kind, bin8, id_bytes, bin32)
+            if marks == _FRAME_MARKS and size == length - _FRAME_FIXED:
+                return self._frames(term_id, start, length)
         with memoryview(buffer) as view, view[start : start + length] as body:
             message = decode_message(body)
         self._at = start + length
         return message
+
+    def _frames(self, term_id: bytes, start: int, length: int) -> Message:
+        """The FRAME at hand, with those of the same term right behind it joined to it."""
+        buffer, have = self._buffer, len(self._buffer)
+        with memoryview(buffer) as view:
+            parts = [view[start + _FRAME_FIXED : start + length]]
+            end = start + length
+            while end + _FRAME_PREFIX.size <= have:
+                length, array, kind, bin8, id_bytes, term, bin32, size = _FRAME_PREFIX.unpack_from(
+                    buffer, end
+                )
+                start = end + LENGTH.size
+                if (
+                    term != term_id
+                    or start + length > have
+                    or (array, kind, bin8, id_bytes, bin32) != _FRAME_MARKS
+                    or size != length - _FRAME_FIXED
+                    or length > self.max_bytes
+                ):
+                    break
+                parts.append(view[start + _FRAME_FIXED : start + length])
+                end = start + length
+            data = b"".join(parts)
+            for part in parts:
+                part.release()
+        self._at = end
+        return Frame(term_id, data)
 
     def _drop_read(self) -> None:
         if self._at:

@@ -8,22 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from model.record import FrameHeader, Record
+from model.record import Record, Span
 from replication.lineage import Lineage, Term
 
 
 class Append(NamedTuple):
     """Append these bytes to the log, then apply `records` to the spaces.
 
-    opens_term: the log must be opened for `term` first. When it is done: `FollowedLog.applied`,
-    and `FollowedLog.flushed` once it is durable.
+    data: `frames` whole frames of one term, LSNs `span`. opens_term: the log must be opened for
+    `term` first. When it is done: `FollowedLog.applied`, and `FollowedLog.flushed` once it is
+    durable.
     """
 
     data: bytes
-    header: FrameHeader
+    span: Span
+    frames: int
     records: list[Record]
     term: Term
     opens_term: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Behind good frames came what is none: close the link as one that sends garbage."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +152,7 @@ class Asked:
 
 Decision = (
     Append
+    | Broken
     | Rewind
     | StartSnapshot
     | WriteSnapshot

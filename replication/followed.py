@@ -5,17 +5,28 @@ Shared by all links of the node, so that two of them can never apply one record 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
-from model.record import TERM, FrameError, FrameHeader, Record, decode_body, frame_body
-from replication.decisions import Alarm, Append, Decision, Resubscribe
+from model.record import (
+    HEADER_SIZE,
+    TERM,
+    FrameError,
+    FrameHeader,
+    Record,
+    Span,
+    decode_body,
+    decode_header,
+    frame_body,
+)
+from replication.decisions import Alarm, Append, Broken, Decision, Resubscribe
 from replication.lineage import ID_BYTES, Lineage, LineageError, Term
 from replication.messages import LinkError
 from replication.snapshot_in import SnapshotReceiver
 
-#: CRCs of this many recent frames are kept to tell a repetition from a divergence.
+#: CRCs of at least this many recent frames, and at most twice as many, are kept to tell a
+#: repetition from a divergence.
 RECENT_FRAMES = 4096
 #: (last LSN, CRC) of the frame that starts at an LSN, if it is at hand.
 Lookup = Callable[[int], tuple[int, int] | None]
@@ -23,6 +34,35 @@ Lookup = Callable[[int], tuple[int, int] | None]
 
 def _nothing_known(_first_lsn: int) -> tuple[int, int] | None:
     return None
+
+
+class _Run:
+    """Frames of one message that are appended as one: `data[start:end]`.
+
+    repeated: the last LSN of the repetitions passed over in front of them, 0 for none.
+    """
+
+    __slots__ = (
+        "commit_lsn",
+        "data",
+        "end",
+        "first_lsn",
+        "frames",
+        "last_lsn",
+        "opens",
+        "records",
+        "repeated",
+        "start",
+        "term",
+    )
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data = data
+        self.start = self.end = start
+        self.frames = self.first_lsn = self.last_lsn = self.commit_lsn = self.repeated = 0
+        self.records: list[Record] = []
+        self.term: Term | None = None
+        self.opens = False
 
 
 class FollowedLog:
@@ -56,7 +96,7 @@ class FollowedLog:
         #: Mean bytes per record of what came, for a lag in bytes.
         self.record_bytes = 0.0
         self._lookup = lookup
-        self._recent: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._recent: dict[int, tuple[int, int]] = {}
 
     # -- reports of the owner --------------------------------------------------------------------
 
@@ -107,49 +147,115 @@ class FollowedLog:
         self.acked_mark = max(self.acked_mark, lsn)
         self.commit_lsn = max(self.commit_lsn, min(lsn, self.last_lsn))
 
-    def frame(self, header: FrameHeader, data: bytes, term_id: bytes) -> list[Decision]:
-        """What to do with a frame: append it, ignore a repetition, ask anew, or raise the alarm.
+    def frames(self, data: bytes, term_id: bytes) -> tuple[list[Decision], int]:
+        """What to do with whole frames of one term: append, ignore repetitions, ask anew, alarm.
 
-        Raises `LinkError` when the frame is damaged.
+        Also gives the last LSN they are known to share with this log, 0 for none. Frames behind
+        one that cannot be used are not looked at. Raises `LinkError` when nothing of `data` can be
+        used because it is damaged; behind good frames damage is `Broken`.
         """
-        try:
-            body = frame_body(data, 0, header, term_id)
-        except FrameError as error:
-            raise LinkError(f"frame of LSN {header.first_lsn}: {error.reason}") from error
-        if header.last_lsn <= self.last_lsn:
-            return self._repetition(header, term_id)
-        if header.first_lsn != self.last_lsn + 1:
-            return [
-                Resubscribe(f"LSN {header.first_lsn} came, the log here ends at {self.last_lsn}")
-            ]
-        try:
-            records = decode_body(body, header.count)
-        except FrameError as error:
-            raise LinkError(f"frame of LSN {header.first_lsn}: {error.reason}") from error
-        last = self.lineage.last
-        if last is not None and last.id == term_id and last.number == header.term:
-            return [self._append(header, data, records, last, False)]
-        try:
-            term = self._opened_by(header, records, term_id)
-        except LineageError as error:
-            return [Alarm(header.first_lsn, error.reason)]
-        return [self._append(header, data, records, term, True)]
+        out: list[Decision] = []
+        at = shared = 0
+        while at < len(data) or not at:
+            run = _Run(data, at)
+            found: Decision | None = None
+            error = ""
+            try:
+                found = self._gather(run, term_id)
+            except FrameError as damage:
+                error = damage.reason
+            if run.frames:
+                out.append(self._append(run))
+                shared = run.last_lsn
+            if run.repeated:
+                shared = max(shared, run.repeated)
+            if error and not out and not shared:
+                raise LinkError(error)
+            if error:
+                out.append(Broken(error))
+            elif found is not None:
+                out.append(found)
+            if error or found is not None:
+                break
+            at = run.end
+        return out, shared
 
-    def _append(
-        self, header: FrameHeader, data: bytes, records: list[Record], term: Term, opens: bool
-    ) -> Append:
-        self.last_lsn = header.last_lsn
-        self._recent[header.first_lsn] = (header.last_lsn, header.crc)
-        if len(self._recent) > RECENT_FRAMES:
-            self._recent.popitem(last=False)
-        size = len(data) / header.count
+    def _gather(self, run: _Run, term_id: bytes) -> Decision | None:
+        """Add frames that go on where this log ends to `run`, up to the first that does not.
+
+        `last_lsn` goes along. Repetitions in front are passed over. Raises `FrameError`.
+        """
+        data, size, at, records = run.data, len(run.data), run.end, run.records
+        recent = self._recent
+        last = self.lineage.last
+        while at < size or not at:
+            try:
+                header = decode_header(data, at)
+            except FrameError as error:
+                raise FrameError(f"a frame: {error.reason}") from error
+            length, crc, number, first_lsn, count, commit_lsn = header
+            if not count:
+                raise FrameError(f"frame of LSN {first_lsn} holds no record")
+            try:
+                body = frame_body(data, at, header, term_id)
+                last_lsn = first_lsn + count - 1
+                if first_lsn != self.last_lsn + 1:
+                    if run.frames:
+                        # Judged on its own, once these are taken.
+                        return None
+                    if last_lsn > self.last_lsn:
+                        return Resubscribe(
+                            f"LSN {first_lsn} came, the log here ends at {self.last_lsn}"
+                        )
+                    if (alarm := self._repetition(header, term_id)) is not None:
+                        return alarm
+                    run.repeated = last_lsn
+                    at += HEADER_SIZE + length
+                    run.start = run.end = at
+                    continue
+                found = decode_body(body, count)
+            except FrameError as error:
+                raise FrameError(f"frame of LSN {first_lsn}: {error.reason}") from error
+            if last is None or last.id != term_id or last.number != number:
+                if run.frames:
+                    return None
+                try:
+                    last = self._opened_by(header, found, term_id)
+                except LineageError as error:
+                    return Alarm(first_lsn, error.reason)
+                run.opens = True
+            if not run.frames:
+                run.first_lsn, run.term = first_lsn, last
+            records += found
+            recent[first_lsn] = (last_lsn, crc)
+            self.last_lsn = run.last_lsn = last_lsn
+            run.commit_lsn = max(run.commit_lsn, commit_lsn)
+            run.frames += 1
+            at += HEADER_SIZE + length
+            run.end = at
+        return None
+
+    def _append(self, run: _Run) -> Append:
+        assert run.term is not None
+        if len(self._recent) > 2 * RECENT_FRAMES:
+            for old in list(islice(self._recent, len(self._recent) - RECENT_FRAMES)):
+                del self._recent[old]
+        size = (run.end - run.start) / (run.last_lsn - run.first_lsn + 1)
         self.record_bytes += (size - self.record_bytes) / 16 if self.record_bytes else size
-        if opens:
+        if run.opens:
             # What an older term acknowledged from here on lost against the one that now reigns.
-            self.acked_mark = min(self.acked_mark, term.start_lsn - 1)
-        self.commit_lsn = max(self.commit_lsn, min(header.commit_lsn, self.last_lsn))
-        self.acked_mark = max(self.acked_mark, header.commit_lsn)
-        return Append(data, header, records, term, opens)
+            self.acked_mark = min(self.acked_mark, run.term.start_lsn - 1)
+        self.commit_lsn = max(self.commit_lsn, min(run.commit_lsn, self.last_lsn))
+        self.acked_mark = max(self.acked_mark, run.commit_lsn)
+        whole = run.start == 0 and run.end == len(run.data)
+        return Append(
+            run.data if whole else run.data[run.start : run.end],
+            Span(run.first_lsn, run.last_lsn),
+            run.frames,
+            run.records,
+            run.term,
+            run.opens,
+        )
 
     def _opened_by(self, header: FrameHeader, records: list[Record], term_id: bytes) -> Term:
         """The term a frame opens, added to the lineage. Raises `LineageError` if it opens none."""
@@ -169,19 +275,17 @@ class FollowedLog:
         self.lineage = longer
         return term
 
-    def _repetition(self, header: FrameHeader, term_id: bytes) -> list[Decision]:
+    def _repetition(self, header: FrameHeader, term_id: bytes) -> Alarm | None:
         """All of it is here already: is it the same?"""
         self.repeated += 1
         own = self.lineage.term_at(header.first_lsn)
         if own is None or own.id != term_id:
             number = own.number if own is not None else "none"
-            return [
-                Alarm(
-                    header.first_lsn,
-                    f"LSN {header.first_lsn} is of term {number} here and of term {header.term} "
-                    f"({term_id.hex()}) there",
-                )
-            ]
+            return Alarm(
+                header.first_lsn,
+                f"LSN {header.first_lsn} is of term {number} here and of term {header.term} "
+                f"({term_id.hex()}) there",
+            )
         known = self._recent.get(header.first_lsn) or self._lookup(header.first_lsn)
         if known is None or known[0] != header.last_lsn:
             # Not at hand, or cut into frames elsewhere: the term agrees, that must do.
@@ -191,8 +295,8 @@ class FollowedLog:
                 f"records {header.first_lsn}..{header.last_lsn} have CRC {known[1]:08x} here and "
                 f"{header.crc:08x} there"
             )
-            return [Alarm(header.first_lsn, reason)]
-        return []
+            return Alarm(header.first_lsn, reason)
+        return None
 
     def position_term(self, lsn: int) -> bytes:
         """The id of the term that the record of `lsn` belongs to; zeros for none."""

@@ -106,7 +106,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One log frame, the very bytes that are on the upstream's disk, and its term's id."""
+    """One or more log frames of one term, the bytes that are on the upstream's disk, and its id."""
 
     term_id: bytes
     data: bytes

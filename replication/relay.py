@@ -12,7 +12,16 @@ from collections import deque
 from collections.abc import Iterable
 from enum import StrEnum
 
-from model.record import HEADER_SIZE, FrameHeader, decode_body, encode_frame
+from model.record import (
+    HEADER_SIZE,
+    FrameError,
+    FrameHeader,
+    Span,
+    decode_body,
+    decode_header,
+    encode_frame,
+    frame_body,
+)
 from replication.messages import (
     AGAIN,
     DIVERGED,
@@ -30,10 +39,11 @@ from replication.messages import (
 from replication.pulse import LagClock, Pulse
 
 WINDOW_BYTES = 8 << 20
-READ_BYTES = 1 << 20
+#: What one portion of the log has at most: a few milliseconds of work for a downstream.
+READ_BYTES = 256 << 10
 CHUNK_BYTES = 256 << 10
-#: A frame of the log with its header and the id of its term.
-LogFrame = tuple[FrameHeader, bytes, bytes]
+#: One or more frames of a term that follow each other: their LSNs, bytes, and the term's id.
+LogFrame = tuple[Span | FrameHeader, bytes, bytes]
 
 
 class Mode(StrEnum):
@@ -88,8 +98,10 @@ class Relay:
 
     # -- frames ----------------------------------------------------------------------------------
 
-    def live(self, header: FrameHeader, data: bytes, term_id: bytes, now_us: int) -> list[Message]:
-        """A frame was appended to this node's log. To be called for every one, in order.
+    def live(
+        self, header: Span | FrameHeader, data: bytes, term_id: bytes, now_us: int
+    ) -> list[Message]:
+        """Frames were appended to this node's log. To be called for all of them, in order.
 
         Sent at once when the downstream is right behind it and the window has room; else it will
         be read from the log when its turn comes.
@@ -129,7 +141,7 @@ class Relay:
     def feed(self, frames: Iterable[LogFrame]) -> list[Message]:
         """Frames read from the log, ascending. What was sent already is passed over.
 
-        Frames behind a gap, or beyond the window, are left for the next `wants_read`.
+        What stands behind a gap, or beyond the window, are left for the next `wants_read`.
         """
         out: list[Message] = []
         for header, data, term_id in frames:
@@ -141,7 +153,10 @@ class Relay:
                 break
             part = data
             if header.first_lsn < self.next_lsn:
-                part = _from_lsn(header, data, term_id, self.next_lsn)
+                try:
+                    part = _from_lsn(data, term_id, self.next_lsn)
+                except FrameError as error:
+                    return [*out, *self.end(DIVERGED, f"LSN {self.next_lsn}: {error.reason}")]
             # Read before the owner told of it: the end of the log is at least here.
             self.tail_lsn = max(self.tail_lsn, header.last_lsn)
             out.append(self._send(header.last_lsn, part, term_id))
@@ -270,7 +285,15 @@ class Relay:
         return self._lag.lag_us(self.acked_lsn, now_us)
 
 
-def _from_lsn(header: FrameHeader, data: bytes, term_id: bytes, lsn: int) -> bytes:
-    """The part of a frame from `lsn` on, as a frame: the codec gives the same bytes again."""
-    records = decode_body(memoryview(data)[HEADER_SIZE:], header.count)[lsn - header.first_lsn :]
-    return encode_frame(records, header.term, term_id, lsn, header.commit_lsn)
+def _from_lsn(data: bytes, term_id: bytes, lsn: int) -> bytes:
+    """The part of some frames from `lsn` on. Raises `FrameError` when it cannot be cut there."""
+    at = 0
+    while (header := decode_header(data, at)).last_lsn < lsn:
+        at += HEADER_SIZE + header.length
+    if header.first_lsn == lsn:
+        return data[at:]
+    records = decode_body(frame_body(data, at, header, term_id), header.count)
+    part = encode_frame(
+        records[lsn - header.first_lsn :], header.term, term_id, lsn, header.commit_lsn
+    )
+    return part + data[at + HEADER_SIZE + header.length :]

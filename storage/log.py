@@ -137,10 +137,20 @@ class Log:
                 f"{term} cannot follow {before} at LSN {self._next_lsn}",
             )
 
-    def append(self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int) -> None:
+    def append(
+        self,
+        frame: bytes,
+        first_lsn: int,
+        last_lsn: int,
+        time_us: int,
+        frames: int = 1,
+        since_us: int = 0,
+    ) -> None:
         """Write one frame; durable only after `sync`. `time_us`: the newest record's time.
 
-        Raises `StorageError`, and from then on always.
+        `frames`: how many there are in `frame`, one behind the other, of which only the first is
+        looked at; `since_us` is then the oldest record's time. Raises `StorageError`, and from
+        then on always.
         """
         tail = self._tail
         if self.failure is not None or tail is None:
@@ -150,7 +160,7 @@ class Log:
             first != first_lsn
             or first_lsn != self._next_lsn
             or number != self._term_number
-            or first + count - 1 != last_lsn
+            or (first + count - 1 != last_lsn and (frames == 1 or first + count > last_lsn))
             or count == 0
         ):
             raise StorageError(
@@ -174,9 +184,9 @@ class Log:
         tail.last_lsn = last_lsn
         self._next_lsn = last_lsn + 1
         if not tail.frames:
-            tail.first_time_us = time_us
+            tail.first_time_us = since_us or time_us
         tail.last_time_us = time_us
-        tail.frames += 1
+        tail.frames += frames
 
     def sync(self) -> int:
         """Make everything appended so far durable. Returns the last durable LSN.

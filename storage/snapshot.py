@@ -128,8 +128,19 @@ class SnapshotWriter:
         self._terms.add(term[0])
 
     def add_frame(self, frame: bytes) -> None:
-        """A log frame committed meanwhile; must continue the one before, or the start LSN."""
+        """A log frame committed meanwhile; must continue the one before, or the start LSN.
+
+        Several at once, one behind the other, are added one by one.
+        """
         header = decode_header(frame)
+        size = HEADER_SIZE + header.length
+        if size < len(frame):
+            at = 0
+            while at < len(frame):
+                size = HEADER_SIZE + decode_header(frame, at).length
+                self.add_frame(frame[at : at + size])
+                at += size
+            return
         if header.first_lsn != self._next_lsn or header.term not in self._terms:
             raise StorageError(
                 self._name,

@@ -25,7 +25,9 @@ class FakeLog:
         self.error: StorageError | None = None
         self.append_error: StorageError | None = None
 
-    def append(self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int) -> None:
+    def append(
+        self, frame: bytes, first_lsn: int, last_lsn: int, time_us: int, *_several: int
+    ) -> None:
         if self.append_error is not None:
             raise self.append_error
         self.appended.append(last_lsn)

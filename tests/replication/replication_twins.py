@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, deque
+from collections.abc import Iterator
 from itertools import count
 from random import Random
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 import msgpack
 
 from model.record import (
+    HEADER_SIZE,
     KIND_NOOP,
     KIND_TERM,
     TERM,
     FrameHeader,
     Record,
+    Span,
     decode_body,
     decode_header,
     encode_frame,
@@ -42,7 +45,7 @@ from replication.messages import (
     Welcome,
 )
 from replication.pulse import Pulse
-from replication.relay import Mode, Relay
+from replication.relay import LogFrame, Mode, Relay
 
 CLUSTER = b"C" * 16
 #: Five bytes each in MessagePack, so that a seed gives the same frames after any other test.
@@ -51,6 +54,15 @@ _serial = count(1_000_000)
 
 def term_id(number: int, salt: int = 0) -> bytes:
     return number.to_bytes(2, "big") + salt.to_bytes(2, "big") + b"t" * 12
+
+
+def frames_of(data: bytes) -> Iterator[bytes]:
+    """The frames of one message."""
+    at = 0
+    while at < len(data):
+        end = at + HEADER_SIZE + decode_header(data, at).length
+        yield data[at:end]
+        at = end
 
 
 class Node:
@@ -176,9 +188,12 @@ class Node:
         self.met.update(type(decision).__name__ for decision in todo)
         for decision in todo:
             match decision:
-                case decisions.Append(data=data, header=header, term=term):
-                    self.store(data, term.id)
-                    self.log.applied(header.last_lsn)
+                case decisions.Append(data=data, span=span, term=term):
+                    for frame in frames_of(data):
+                        self.store(frame, term.id)
+                    self.log.applied(span.last_lsn)
+                case decisions.Broken(reason=reason):
+                    raise AssertionError(f"a frame was damaged on the way: {reason}")
                 case decisions.Rewind(to_lsn=to_lsn):
                     self.cut_links()
                     self.writable = False
@@ -318,13 +333,16 @@ class Link:
             if lsn < self.up.first_lsn:
                 self.to_down(relay.gone(self.up.first_lsn))
             else:
-                room, part = relay.read_bytes, []
+                room = relay.read_bytes
+                part: list[LogFrame] = []
                 for frame in self.up.frames:
                     if frame[0].last_lsn >= lsn:
                         part.append(frame)
                         room -= len(frame[1])
                         if room <= 0:
                             break
+                if part and self.rng.random() < 0.5:
+                    part = [joined([one for one in part if one[2] == part[0][2]])]
                 self.to_down(relay.feed(part))
         wanted = relay.wants_snapshot()
         if wanted is not None:
@@ -350,6 +368,12 @@ class Link:
     @property
     def over(self) -> bool:
         return not self.alive or (self.relay is not None and self.relay.mode is Mode.GONE)
+
+
+def joined(frames: list[LogFrame]) -> LogFrame:
+    """Frames of one term as a file has them."""
+    span = Span(frames[0][0].first_lsn, frames[-1][0].last_lsn)
+    return span, b"".join(data for _, data, _ in frames), frames[0][2]
 
 
 def settle(up: Node, down: Node, rng: Random, **relay: Any) -> None:

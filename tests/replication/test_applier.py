@@ -14,6 +14,7 @@ from replication.applier import Applier
 from replication.decisions import (
     Alarm,
     Append,
+    Broken,
     DropSnapshot,
     HandedOff,
     Idle,
@@ -101,7 +102,7 @@ def test_a_frame_is_appended_and_confirmed_once_durable() -> None:
     applier = link(log)
     [append] = applier.receive(frame(11, 3), 0, 0)
     assert isinstance(append, Append)
-    assert (append.header.first_lsn, len(append.records), append.opens_term) == (11, 3, False)
+    assert (append.span, len(append.records), append.opens_term) == ((11, 13), 3, False)
     assert append.data == frame(11, 3).data
     assert applier.ack() == Ack(A, 10, 10)
     log.applied(13)
@@ -152,9 +153,77 @@ def test_an_old_repetition_is_looked_up_in_the_log() -> None:
 def test_recent_frames_are_bounded() -> None:
     log = log_at()
     applier = link(log)
-    for lsn in range(11, 11 + RECENT_FRAMES + 50):
+    for lsn in range(11, 11 + 2 * RECENT_FRAMES + 50):
         applier.receive(frame(lsn), 0, 0)
-    assert len(log._recent) == RECENT_FRAMES
+        assert len(log._recent) <= 2 * RECENT_FRAMES
+    assert set(range(lsn - RECENT_FRAMES, lsn)) <= set(log._recent)
+
+
+def test_frames_that_come_together_are_appended_as_one() -> None:
+    log = log_at(commit_lsn=2)
+    applier = link(log)
+    data = frame(11, 2, commit=10).data + frame(13, commit=12).data + frame(14, 3, commit=11).data
+    [append] = applier.receive(Frame(A, data), 0, 0)
+    assert isinstance(append, Append)
+    assert (append.data, append.span, append.frames) == (data, (11, 16), 3)
+    assert len(append.records) == 6
+    assert (log.last_lsn, log.commit_lsn, log.acked_mark) == (16, 12, 12)
+    log.flushed(16, log.generation)
+    assert applier.ack() == Ack(A, 16, 10)
+    for lsn, count in ((11, 2), (13, 1), (14, 3)):
+        assert applier.receive(frame(lsn, count), 0, 0)[0].reason.count("CRC") == 1  # type: ignore[union-attr]
+        applier.closed = ""
+
+
+def test_repetitions_in_front_are_passed_over_and_the_rest_is_appended() -> None:
+    log = log_at()
+    applier = link(log)
+    applier.receive(frame(11, 3), 0, 0)
+    data = frame(11, 3).data + frame(14).data
+    [append] = applier.receive(Frame(A, data), 0, 0)
+    assert isinstance(append, Append)
+    assert (append.data, append.span, append.frames) == (frame(14).data, (14, 14), 1)
+    assert (log.repeated, log.unchecked) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("behind", "kind", "reason"),
+    [
+        (b"more", Broken, "a frame: not a frame: magic"),
+        (frame(13).data[:-1], Broken, "frame of LSN 13: CRC is"),
+        (frame(13).data[:-1] + b"\x55", Broken, "frame of LSN 13: CRC is"),
+        (frame(13, own=X).data, Broken, "frame of LSN 13: CRC is"),
+        (encode_frame([], 1, A, 13, 0), Broken, "frame of LSN 13 holds no record"),
+        (encode_frame({1: 2}, 1, A, 13, 0), Broken, "frame of LSN 13: body does not"),  # type: ignore[arg-type]
+        (frame(14).data, Resubscribe, "LSN 14 came, the log here ends at 12"),
+        (frame(12, 2).data, Resubscribe, "LSN 12 came, the log here ends at 12"),
+        (frame(11, 2, salt=1).data, Alarm, "records 11..12 have CRC"),
+        (frame(13, term=2).data, Alarm, "which no record has opened"),
+    ],
+)
+def test_what_stands_in_front_of_the_first_bad_frame_counts(
+    behind: bytes, kind: type, reason: str
+) -> None:
+    log = log_at()
+    applier = link(log)
+    good = frame(11, 2).data
+    append, found = applier.receive(Frame(A, good + behind + frame(13).data), 0, 0)
+    assert isinstance(append, Append)
+    assert (append.data, append.span) == (good, (11, 12))
+    assert type(found) is kind
+    assert reason in found.reason  # type: ignore[union-attr]
+    assert applier.closed
+    assert log.last_lsn == 12
+    assert applier.receive(frame(13), 0, 0) == [], "the link is over"
+
+
+def test_a_term_opens_and_goes_on_in_one_message() -> None:
+    log = log_at(acked_mark=15)
+    data = opening(11, 2, B, A, 11, "b", False).data + frame(12, 4, 2, B, commit=11).data
+    [append] = link(log).receive(Frame(B, data), 0, 0)
+    assert isinstance(append, Append)
+    assert (append.opens_term, append.term.number, append.span) == (True, 2, (11, 15))
+    assert (log.acked_mark, log.commit_lsn) == (11, 11)
 
 
 @pytest.mark.parametrize("message", [frame(12), frame(10, 2), frame(99)])
@@ -216,7 +285,6 @@ def test_a_repetition_of_another_term_raises_the_alarm() -> None:
     [
         Frame(A, b""),
         Frame(A, b"nonsense" * 9),
-        Frame(A, frame(11).data + b"more"),
         Frame(A, frame(11).data[:-1]),
         Frame(X, frame(11).data),
         Frame(A, encode_frame([], 1, A, 11, 0)),

@@ -20,6 +20,7 @@ from storage.memory import MemoryDisk
 from storage.meta import open_meta
 from storage.recovery import open_log, recover
 from storage.rescue import read_rescue
+from storage.runs import RunReader
 
 CLUSTER = b"K" * 16
 
@@ -41,10 +42,17 @@ class Side:
         open_meta(self.disk, CLUSTER, self.id, 0)
         self.log: Log = open_log(self.disk, recover(self.disk, _Nothing()), 2_000)
         self.followed = FollowedLog(Lineage(), 0, 0)
+        self.runs = RunReader(self.disk)
 
     def append(self, data: bytes) -> None:
         header = decode_header(data)
         self.log.append(data, header.first_lsn, header.last_lsn, 0)
+
+    def take(self, run: Append) -> None:
+        if run.opens_term or self.log.term is None:
+            self.log.open_term(run.term, run.span.first_lsn)
+        self.log.append(run.data, *run.span, 0, run.frames)
+        self.followed.applied(run.span.last_lsn)
 
     def promote(self, number: int, solo: bool = False) -> None:
         lineage = self.followed.lineage
@@ -63,15 +71,7 @@ class Side:
         return data
 
     def read(self, lsn: int, size: int) -> list[LogFrame]:
-        part: list[LogFrame] = []
-        for header, data in self.log.read_from(lsn):
-            term = self.followed.lineage.term_at(header.first_lsn)
-            assert term is not None
-            part.append((header, data, term.id))
-            size -= len(data)
-            if size <= 0:
-                break
-        return part
+        return [self.runs.read(self.log, lsn, size)]
 
     def upstream(self) -> Upstream:
         log = self.log
@@ -102,10 +102,7 @@ def follow(down: Side, up: Side, kind: int) -> None:
         for message in messages:
             for decision in applier.receive(message, 0, 0):
                 assert isinstance(decision, Append)
-                if decision.opens_term or down.log.term is None:
-                    down.log.open_term(decision.term, decision.header.first_lsn)
-                down.append(decision.data)
-                down.followed.applied(decision.header.last_lsn)
+                down.take(decision)
         down.followed.flushed(down.log.sync(), down.followed.generation)
         ack = applier.ack()
         if ack is not None:

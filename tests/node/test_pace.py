@@ -1,0 +1,68 @@
+"""A downstream on the same machine catches up in step with what clients write, or at full speed."""
+
+from __future__ import annotations
+
+from node.pace import (
+    FLOOR_BYTES,
+    PORTION_BYTES,
+    RATIO,
+    SAVED_BYTES,
+    WINDOW_US,
+    Pace,
+    on_this_machine,
+)
+
+MOST = 256 << 10
+SECOND = 1_000_000
+
+
+def fed(write_bytes: int, every_us: int, seconds: int) -> tuple[int, int]:
+    """(bytes written, bytes sent) while clients write so much so often; asked each millisecond."""
+    pace, written, sent = Pace(0, 0), 0, 0
+    for now in range(1_000, seconds * SECOND, 1_000):
+        if now % every_us == 0:
+            written += write_bytes
+        if size := pace.portion(written, now, MOST):
+            assert min(PORTION_BYTES, MOST) <= size <= MOST
+            pace.sent(size)
+            sent += size
+    return written, sent
+
+
+def test_while_nobody_writes_everything_may_go() -> None:
+    assert fed(0, 1_000, 1)[1] == 999 * MOST
+
+
+def test_a_trickle_slows_nothing_down() -> None:
+    assert fed(200, 1_000, 1)[1] == 999 * MOST
+
+
+def test_while_clients_write_it_gets_a_multiple_of_what_they_add_and_a_floor() -> None:
+    written, sent = fed(5_000, 1_000, 10)
+    assert abs(sent / (RATIO * written + 10 * FLOOR_BYTES) - 1) < 0.05
+
+
+def test_once_they_pause_everything_may_go_again() -> None:
+    pace = Pace(0, 0)
+    pace.portion(SECOND, WINDOW_US, MOST)
+    for _ in range(SAVED_BYTES // MOST):
+        pace.sent(MOST)
+    assert pace.portion(SECOND, WINDOW_US + 1_000, MOST) == 0
+    assert pace.portion(SECOND, 2 * WINDOW_US, MOST) == MOST
+
+
+def test_a_burst_of_writes_is_not_saved_up() -> None:
+    pace, sent = Pace(0, 0), 0
+    while size := pace.portion(1 << 30, WINDOW_US, MOST):
+        pace.sent(size)
+        sent += size
+    assert sent == SAVED_BYTES
+
+
+def test_a_small_window_is_a_portion_of_its_own() -> None:
+    assert Pace(0, 0).portion(1 << 20, WINDOW_US, 2_000) == 2_000
+
+
+def test_only_a_downstream_on_this_machine_is_paced() -> None:
+    assert all(on_this_machine(name) for name in ("127.0.0.1:5", "[::1]:5", "::1:5"))
+    assert not any(on_this_machine(name) for name in ("10.0.0.7:5", "[fe80::1]:5", "b", ""))
