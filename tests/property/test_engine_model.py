@@ -11,7 +11,7 @@ from typing import Any
 import naive_model as naive
 import pytest
 from engine_bench import EPOCH, Bench, Worker, assert_replica_agrees
-from faults import BROKEN, FAULTS, NEED_TAKEN, Fault, both
+from faults import BROKEN, FAULTS, NEED_TAKEN, OF_MANY, Fault, both
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -444,14 +444,27 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.model.begin(everybody_gone=True)
         self.hire()
 
-    @rule(who=workers, name=tubes, which=tasks, fault=st.sampled_from(FAULTS), beside=st.booleans())
+    @rule(
+        who=workers,
+        name=tubes,
+        which=tasks,
+        fault=st.sampled_from(FAULTS),
+        beside=st.booleans(),
+        later=st.booleans(),
+    )
     def driver_fails(
-        self, who: int, name: int, which: int, fault: tuple[str, str], beside: bool
+        self,
+        who: int,
+        name: int,
+        which: int,
+        fault: tuple[str, str],
+        beside: bool = False,
+        later: bool = False,
     ) -> None:
         """A driver that raises after it changed something: nothing of that stays.
 
-        `beside`: the driver of another tube that the call may reach. Where the call never asks for
-        the method, it is a call like any other.
+        `beside`: the driver of another tube that the call may reach; `later`: not its first task.
+        Where the call never asks for the method, it is a call like any other.
         """
         (tube, simple), (call, method) = self.tube(name), fault
         self.lead_up(call, method, who, name)
@@ -463,7 +476,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         if beside:
             failing = self.bench.engine.tubes[letters] if letters else self.tube(name + 1)[0]
         real, simply = both(call, (tube, worker), (self.model, simple, conn), task_id, into)
-        with Fault(failing, method) as broken:
+        with Fault(failing, method, int(later and call in OF_MANY)) as broken:
             outcome = plain(self.bench.call(broken.during, *real))
         if broken.in_call:
             assert outcome == BROKEN
@@ -590,7 +603,7 @@ def test_a_release_that_gives_the_task_up(method: str) -> None:
     walk.begin(["counted"], 0, False)
     walk.put(1, 0, {})
     walk.fail_often(1, 0, 1)
-    walk.driver_fails(1, 0, 0, ("release", method), False)
+    walk.driver_fails(1, 0, 0, ("release", method))
     walk.same()
     task = walk.model.tubes["counted"].tasks[0]
     assert (task.status, task.attempts) == (("!", 2) if method == "release" else ("t", 1))
@@ -602,7 +615,7 @@ def test_who_waits_meets_the_fault() -> None:
     walk = EngineAgainstModel()
     walk.begin(["fifottl"], 0, False)
     walk.take(0, 0, None)
-    walk.driver_fails(1, 0, 0, ("put", "take"), False)
+    walk.driver_fails(1, 0, 0, ("put", "take"))
     walk.same()
     assert [[plain(outcome) for _, outcome in worker.told] for worker, _ in walk.pairs] == [
         [BROKEN], [(0, "t", b"x")], [], []
