@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 # Further words for a command: make run ARGS="--limit 1000"
 ARGS ?=
 CYCLES ?= 1000
+# Processes that share the tests
+WORKERS ?= 2
 CHAOS_SEEDS ?= 1
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
@@ -63,7 +65,7 @@ lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 	@$(BIN)/lint-imports --no-cache | sed -n '/^Contracts:/p;/BROKEN/p;/not allowed/p;/->/p'
 
 unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another number)
 	@KILL9_CYCLES=$(CYCLES) $(BIN)/python -m pytest -s -q tests/crash

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,8 @@ for _name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GNUMAKEFLAGS", "MAKEOVERRIDES
     os.environ.pop(_name, None)
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+#: Under which a report carries what `tell` was told.
+TOLD = "told"
 settings.register_profile(
     "dev", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE
 )
@@ -41,6 +43,35 @@ LINES_IN_SHORT = 70
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help="seed of randomized tests, to replay")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.shares import Shares
+
+    return Shares(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        from tests.shares import rank
+
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """`tell(text)`: a figure whoever ran the tests wants to see, shown at their end."""
+    return lambda text: record_property(TOLD, text)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind)]
+    lines = [text for one in reports for name, text in one.user_properties if name == TOLD]
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,19 +17,11 @@ from typing import Any
 
 import tarantool
 
+from tests.ports import free_ports
+
 TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 #: Heartbeats and leases short enough for a test, long enough for a busy machine.
 QUICK = ("--set", "replication.heartbeat=0.2", "--set", "replication.lease=1.5")
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            one = stack.enter_context(socket.socket())
-            one.bind(("127.0.0.1", 0))
-            found.append(one.getsockname()[1])
-        return found
 
 
 def until(what: Callable[[], Any], seconds: float = 15.0, every: float = 0.02) -> Any:

@@ -19,7 +19,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,8 @@ import time
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = ("3301", "3302", "8081", "8082")
@@ -244,7 +245,7 @@ class Reader:
             if entry.name not in (".git", ".venv", "data", "site"):
                 (directory / entry.name).symlink_to(entry)
         (directory / ".venv").symlink_to(sys.prefix)
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self.ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
         self.terminals: dict[str, Terminal] = {}
 
     def outward(self, text: str) -> str:
@@ -329,13 +330,3 @@ class Reader:
     def failed(self, step: Step, command: str, shown: str, printed: str) -> PageFailed:
         where = f"{self.page.name}, block at line {step.line}: {command}"
         return PageFailed(f"{where}\n-- the page shows\n{shown}\n-- what came\n{printed}")
-
-
-def free_ports(count: int) -> list[str]:
-    with contextlib.ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            probe = stack.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            found.append(str(probe.getsockname()[1]))
-    return found

@@ -1,6 +1,8 @@
-"""Each planted bug is caught, within so many seeds; the number it took is printed."""
+"""Each planted bug is caught, within so many seeds; the number it took is told."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from planted_bugs import PLANTED
@@ -27,8 +29,7 @@ def seeds_until_caught(bug: str) -> tuple[int, str]:
 
 @pytest.mark.sim
 @pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_caught(bug: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_planted_bug_is_caught(bug: str, tell: Callable[[str], None]) -> None:
     count, seen = seeds_until_caught(bug)
-    with capsys.disabled():
-        print(f"\n  {bug}: {count or 'not caught in ' + str(SEEDS_MAX)} seeds  {seen[:100]}")
+    tell(f"{bug}: {count or 'not caught in ' + str(SEEDS_MAX)} seeds  {seen[:100]}")
     assert count, f"{bug} was not caught in {SEEDS_MAX} seeds"

@@ -7,8 +7,10 @@ command that replays it; the seed then joins REGRESSIONS.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 import pytest
 from sim_plan import make_plan
@@ -29,6 +31,9 @@ REGRESSIONS = {
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
 SEEDS = int(os.environ.get("SIM_SEEDS", "2000"))
 FIRST = int(os.environ.get("SIM_FIRST", "100000"))
+#: First seeds of batches, dealt into shares that test processes can take in turn.
+SHARES = 8
+FIRSTS = [range(FIRST + BATCH * at, FIRST + SEEDS, BATCH * SHARES) for at in range(SHARES)]
 
 
 @pytest.mark.sim
@@ -51,14 +56,31 @@ def _shown(scenario: Scenario) -> list[str]:
     return [line for line in scenario.world.lines if "recovered up to" not in line]
 
 
+@pytest.fixture(scope="module")
+def spread() -> Iterator[Callable[..., Iterable[tuple[int, list[str]]]]]:
+    """`map` over all cores; that of this process alone where other tests run beside it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        yield map
+        return
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        yield pool.map
+
+
+def test_the_shares_are_all_seeds_once() -> None:
+    assert sorted(first for share in FIRSTS for first in share) == list(
+        range(FIRST, FIRST + SEEDS, BATCH)
+    )
+
+
 @pytest.mark.sim
 @pytest.mark.timeout(1200 + SEEDS)
-def test_failovers_lose_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        batches = list(pool.map(run_batch, range(FIRST, FIRST + SEEDS, BATCH)))
+@pytest.mark.parametrize("share", range(len(FIRSTS)))
+def test_failovers_lose_nothing(share: int, spread: Any, tell: Callable[[str], None]) -> None:
+    batches = list(spread(run_batch, FIRSTS[share]))
     violations = [text for _, texts in batches for text in texts]
     operations = sum(ops for ops, _ in batches)
-    with capsys.disabled():
-        print(f" {len(batches) * BATCH} scenarios, {operations} operations ", end="")
-    assert operations > 100 * SEEDS
+    scenarios = BATCH * len(batches)
+    tell(f"simulation, share {share}: {scenarios} scenarios, {operations} operations")
+    assert len(batches) == len(FIRSTS[share])
+    assert operations > 100 * scenarios
     assert not violations, "\n\n".join(violations[:3])

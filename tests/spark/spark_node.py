@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,9 @@ from typing import Any
 import msgpack
 import tarantool
 
+from tests.ports import free_port
+
 TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Node:
