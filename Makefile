@@ -21,14 +21,18 @@ WORKERS ?= 2
 CHAOS_SEEDS ?= 1
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash chaos soak run bench fmt docs site screenshots tools clean cluster
+.PHONY: help setup test lint unit crash chaos soak run bench fmt docs site screenshots tools programs \
+	clean cluster
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.product ## build .venv with all that the product needs
 
-test: lint unit ## everything CI checks: format, lint, types, import arrows, tests
+# Downloads and builds of the tools wait for nothing that pip does, nor the other way round.
+test: ## everything CI checks: format, lint, types, import arrows, tests
+	@$(MAKE) -j 2 lint programs
+	@$(MAKE) unit
 
 run: setup ## the main job on two nodes that are flipped and killed (ARGS="--help" for options)
 	@$(BIN)/tandemq demo $(ARGS)
@@ -77,8 +81,11 @@ soak: $(VENV)/.test tools ## every chaos story again and again, an hour or so (C
 	@CHAOS=all CHAOS_SEEDS=$(if $(filter-out 1,$(CHAOS_SEEDS)),$(CHAOS_SEEDS),10) \
 		$(BIN)/python -m pytest -q tests/chaos $(ARGS)
 
-tools: $(VENV)/.test ## what tests need beyond Python packages
-	@if [ -f $(TOOLS_SCRIPT) ]; then bash $(TOOLS_SCRIPT); fi
+tools: $(VENV)/.test programs ## what tests need beyond Python packages
+	@bash $(TOOLS_SCRIPT) java
+
+programs:
+	@bash $(TOOLS_SCRIPT) programs
 
 clean: ## remove .venv, .tools and caches
 	rm -rf $(VENV) .tools site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -93,7 +100,8 @@ $(VENV)/.product: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.test: pyproject.toml $(VENV)/.product
-	@echo 'installing what tests need'
+# Once for both: what tests need includes what the product does.
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	@echo 'installing what product and tests need'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@
+	@touch $(VENV)/.product $@

