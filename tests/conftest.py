@@ -65,15 +65,6 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None
     return lambda text: record_property(TOLD, text)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind)]
-    lines = [text for one in reports for name, text in one.user_properties if name == TOLD]
-    if lines:
-        terminalreporter.section("figures")
-        for line in lines:
-            terminalreporter.write_line(line)
-
-
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """One seed for this test; printed, so that a failure shows how to run it again."""
@@ -97,13 +88,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Why tests failed, in short and before all tracebacks: a CI may cut these off anywhere."""
+    """Figures tests told. Why some failed, in short and before all tracebacks: a CI may cut these
+    off anywhere.
+    """
+    figures(terminalreporter)
     reports = [*terminalreporter.getreports("error"), *terminalreporter.getreports("failed")]
     if reports and not sys.stdout.isatty():
         terminalreporter.section("WHY, IN SHORT")
         for report in reports:
             terminalreporter.write_line(in_short(report, IN_SHORT // len(reports)))
     return (yield)
+
+
+def figures(terminalreporter: pytest.TerminalReporter) -> None:
+    ended = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind)]
+    lines = [text for one in ended for name, text in one.user_properties if name == TOLD]
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(str(line))
 
 
 def in_short(report: pytest.TestReport | pytest.CollectReport, most: int) -> str:
