@@ -84,7 +84,7 @@ soak: $(VENV)/.test tools ## every chaos story again and again, an hour or so (C
 tools: $(VENV)/.test programs ## what tests need beyond Python packages
 	@bash $(TOOLS_SCRIPT) java
 
-programs:
+programs: ## of these the programs: Go, Node.js, a browser and others
 	@bash $(TOOLS_SCRIPT) programs
 
 clean: ## remove .venv, .tools and caches
