@@ -21,8 +21,7 @@ WORKERS ?= 2
 CHAOS_SEEDS ?= 1
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash chaos soak run bench fmt docs site screenshots tools programs \
-	clean cluster
+.PHONY: help setup test lint unit crash chaos soak run bench fmt docs site screenshots tools programs clean cluster
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
