@@ -37,6 +37,7 @@ from pipeline.events import (
     TTL,
     cleared,
     events,
+    kept,
     one_lineage,
 )
 from storage.meta import read_commit
@@ -102,54 +103,69 @@ def judge(
     clients: what clients were told (process, f, tube, task_id, outcome). limit: offending rows
     kept of each check; all are counted.
     """
+    with kept(log):
+        return _judge(log, clients, commit_lsn, limit)
+
+
+def _judge(
+    log: DataFrame, clients: DataFrame | None, commit_lsn: int | None, limit: int
+) -> Verdict:
     totals = log.groupBy("node", "rescue").agg(
         F.min("lsn").alias("first"),
         F.max("lsn").alias("last"),
         F.count("*").alias("rows"),
         F.sum((F.col("operation") == "damaged").cast("int")).alias("damaged"),
     )
-    seen = [row for row in totals.collect() if row["node"] is not None]
+    counted_rows = totals.collect()
+    seen = [row for row in counted_rows if row["node"] is not None]
     nodes = [row for row in seen if not row["rescue"]]
     alone = one_lineage(log) if len(nodes) > 1 else log.where("not rescue")
     from_start = min((row["first"] for row in nodes), default=1) <= 1
-    happened = with_put(events(alone.where("operation != 'damaged'"))).persist()
-    tables = [
-        check_tasks(happened, from_start, cleared(alone)),
-        check_queues(happened),
-        check_lsns(log),
-    ]
-    if any(row["damaged"] for row in totals.collect()):
-        broken = log.where("operation = 'damaged'")
-        tables.append(broken.select(*finding("damaged", F.col("detail"), node=F.col("node"))))
-    if len(nodes) > 1:
-        tables.append(check_nodes(log, commit_lsn))
-    if any(row["rescue"] for row in seen):
-        tables.append(check_rescue(log))
-    if clients is not None:
-        tables.append(check_clients(alone, clients, log.where("rescue")))
-    everything = reduce(lambda one, other: one.unionByName(other), tables).persist()
     verdict = Verdict()
-    verdict.counts = {
-        "records": max((row["last"] - row["first"] + 1 for row in nodes), default=0),
-        "rows": sum(row["rows"] for row in nodes),
-        "nodes": len(nodes),
-        "rescued_rows": sum(row["rows"] for row in seen if row["rescue"]),
-        **task_counts(happened),
-    }
-    counted = {row["check"]: row["count"] for row in everything.groupBy("check").count().collect()}
-    lineage = check_lineage(log)
+    # Without the payload: only the comparison of nodes reads it, and it is most of the bytes.
+    told_apart = with_put(events(alone.where("operation != 'damaged'"))).drop("payload")
+    with kept(told_apart) as happened:
+        tables = [
+            check_tasks(happened, from_start, cleared(alone)),
+            check_queues(happened),
+            check_lsns(log),
+        ]
+        if any(row["damaged"] for row in counted_rows):
+            broken = log.where("operation = 'damaged'")
+            tables.append(broken.select(*finding("damaged", F.col("detail"), node=F.col("node"))))
+        if len(nodes) > 1:
+            tables.append(check_nodes(log, commit_lsn))
+        if any(row["rescue"] for row in seen):
+            tables.append(check_rescue(log))
+        if clients is not None:
+            tables.append(check_clients(alone, clients, log.where("rescue")))
+        lineage = check_lineage(log)
+        with kept(reduce(lambda one, other: one.unionByName(other), tables)) as everything:
+            _sum_up(verdict, everything, lineage, limit)
+        verdict.counts = {
+            "records": max((row["last"] - row["first"] + 1 for row in nodes), default=0),
+            "rows": sum(row["rows"] for row in nodes),
+            "nodes": len(nodes),
+            "rescued_rows": sum(row["rows"] for row in seen if row["rescue"]),
+            **task_counts(happened),
+        }
+    return verdict
+
+
+def _sum_up(
+    verdict: Verdict, findings: DataFrame, lineage: list[dict[str, Any]], limit: int
+) -> None:
+    """Count the findings by check and keep the first of each."""
+    counted = {row["check"]: row["count"] for row in findings.groupBy("check").count().collect()}
     if lineage:
         counted["forked_lineage"] = len(lineage)
     verdict.broken = {name: counted[name] for name in CHECKS if name in counted}
     verdict.ok = not verdict.broken
     if not verdict.ok:
-        kept = Window.partitionBy("check").orderBy("lsn")
-        chosen = everything.withColumn("n", F.row_number().over(kept)).where(F.col("n") <= limit)
+        order = Window.partitionBy("check").orderBy("lsn")
+        chosen = findings.withColumn("n", F.row_number().over(order)).where(F.col("n") <= limit)
         rows = [row.asDict() for row in chosen.drop("n").collect()]
         verdict.rows = sorted([*rows, *lineage], key=_place)
-    everything.unpersist()
-    happened.unpersist()
-    return verdict
 
 
 def _place(row: dict[str, Any]) -> tuple[int, int]:

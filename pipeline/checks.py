@@ -53,8 +53,8 @@ def finding(
     ]
 
 
-def check_tasks(happened: DataFrame, from_start: bool, gone: DataFrame) -> DataFrame:
-    """Rules about one task at a time. `from_start`: the log begins with LSN 1."""
+def check_tasks(happened: DataFrame, from_start: bool | Column, gone: DataFrame) -> DataFrame:
+    """Rules about one task at a time. `from_start`: the log (of the row) begins with LSN 1."""
     op, prev = F.col("op"), F.col("prev_op")
     ended = F.coalesce("prev_ends", F.lit(False))
     held = prev == TAKE
@@ -121,39 +121,38 @@ def check_queues(happened: DataFrame) -> DataFrame:
     )
     sub = F.col("tube_type").isin("utube", "utubettl")
     queue = Window.partitionBy("tube", "queue").orderBy("lsn", "task")
-    taken = known.where(F.col("op") == TAKE)
     rank, last_rank = F.struct("rank", "task"), F.lag(F.struct("rank", "task")).over(queue)
-    order = (
-        taken.withColumn("last", last_rank)
-        .withColumn("last_take", F.lag("lsn").over(queue))
-        .where((F.col("last") > rank) & (F.col("last_take") > F.col("prev_lsn")))
-        .select(
-            *finding(
-                "order_break",
-                F.to_json(F.struct("queue", "last", "last_take", F.col("prev_lsn").alias("due"))),
-                F.col("tube"),
-                F.col("task"),
-            )
-        )
-    )
-    # A holder lets go by whatever follows its take; both ends in one row, so no second shuffle.
+    # A holder lets go by whatever follows its take: both ends are in one row.
     until = F.coalesce("next_lsn", F.lit(2**62))
     before = queue.rowsBetween(Window.unboundedPreceding, -1)
-    overlap = (
-        taken.where(sub)
+    placed = (
+        known.where(F.col("op") == TAKE)
         .withColumn("until", until)
-        .withColumn("others", F.max(F.struct("until", "task")).over(before))
-        .where((F.col("others.until") > F.col("lsn")) & (F.col("others.task") != F.col("task")))
         .select(
-            *finding(
-                "utube_overlap",
-                F.to_json(F.struct("queue", "others")),
-                F.col("tube"),
-                F.col("task"),
-            )
+            "*",
+            last_rank.alias("last"),
+            F.lag("lsn").over(queue).alias("last_take"),
+            F.max(F.struct("until", "task")).over(before).alias("others"),
         )
     )
-    return order.unionByName(overlap)
+    broken = (F.col("last") > rank) & (F.col("last_take") > F.col("prev_lsn"))
+    due = F.to_json(F.struct("queue", "last", "last_take", F.col("prev_lsn").alias("due")))
+    overlap = sub & (F.col("others.until") > F.col("lsn")) & (F.col("others.task") != F.col("task"))
+    # One pass over the takes finds both; a take may break both rules.
+    both = F.array(
+        F.when(broken, F.struct(F.lit("order_break").alias("check"), due.alias("evidence"))),
+        F.when(
+            overlap,
+            F.struct(
+                F.lit("utube_overlap").alias("check"),
+                F.to_json(F.struct("queue", "others")).alias("evidence"),
+            ),
+        ),
+    )
+    found = placed.where(broken | overlap).select("tube", "task", "lsn", F.explode(both).alias("f"))
+    return found.where("f is not null").select(
+        *finding(F.col("f.check"), F.col("f.evidence"), F.col("tube"), F.col("task"))
+    )
 
 
 def check_lsns(log: DataFrame) -> DataFrame:

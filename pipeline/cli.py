@@ -6,6 +6,7 @@ Here: flags, the session, output, exit codes. Must not be here: what a job does.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -231,6 +232,8 @@ def demo(
     """Two nodes under load, a switch-over and a kill, then history, report and audit."""
     from pipeline import demo as job
 
+    # Some thousands of records: compiling well would take longer than it saves.
+    os.environ.setdefault("TANDEM_SPARK_QUICK", "1")
     if out.exists() and any(out.iterdir()):
         fail(f"{out} is not empty")
     out.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,8 @@ shuffled stays narrow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -68,17 +69,40 @@ def read_log(
     return reader.load()
 
 
-def one_lineage(log: DataFrame) -> DataFrame:
-    """Rows of one node only: the one whose log goes furthest (of equals, reaches back furthest)."""
+@contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """The frame, computed once while the block runs: each scan of a log plans and decodes anew."""
+    if frame.is_cached:
+        yield frame
+        return
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def furthest(log: DataFrame) -> tuple[DataFrame, int | None]:
+    """(rows of the one node whose log goes furthest, its last LSN, None where there is no row).
+
+    Of equals it is the one that reaches back furthest. Rescue files are left out.
+    """
     nodes = (
         log.where("not rescue and node is not null")
         .groupBy("node")
         .agg(F.max("lsn").alias("last"), F.min("lsn").alias("first"))
-        .orderBy(F.desc("last"), "first", "node")
         .collect()
     )
     alone = log.where("not rescue")
-    return alone if len(nodes) < 2 else alone.where(F.col("node") == nodes[0]["node"])
+    if not nodes:
+        return alone, None
+    best = min(nodes, key=lambda row: (-row["last"], row["first"], row["node"]))
+    return alone if len(nodes) < 2 else alone.where(F.col("node") == best["node"]), best["last"]
+
+
+def one_lineage(log: DataFrame) -> DataFrame:
+    """Rows of one node only: see `furthest`."""
+    return furthest(log)[0]
 
 
 def code_of(operation: Column, state_to: Column) -> Column:

@@ -30,7 +30,8 @@ from pipeline.events import (
     TTR,
     cleared,
     events,
-    one_lineage,
+    furthest,
+    kept,
     read_log,
     with_birth,
 )
@@ -158,44 +159,49 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
     home = Path(out)
     state = json.loads((home / STATE_FILE).read_text()) if (home / STATE_FILE).exists() else {}
     before = int(state.get("lsn", 0))
-    log = one_lineage(read_log(spark, paths, NEEDED, fromLsn=before + 1))
-    last = log.agg(F.max("lsn")).first()[0]
-    if last is None:
-        return {"from_lsn": before + 1, "to_lsn": before, "tasks": 0, "deliveries": 0, "open": 0}
-    happened = events(log)
-    if state.get("open"):
-        kept = spark.read.parquet(str(home / state["open"]))
-        happened = with_birth(happened.select(*NARROW).unionByName(kept.select(*NARROW)))
-    happened = happened.persist()
-    rows = tasks(happened, cleared(log)).withColumn("date", F.to_date(F.timestamp_micros("put_us")))
-    rows = rows.persist()
-    unfinished = rows.where("outcome in ('waiting', 'running', 'buried')")
-    done = rows.where("outcome not in ('waiting', 'running', 'buried')")
-    key = ["tube", "task", "birth"]
-    ended = deliveries(happened).join(done.select(*key, "date"), key)
-    still = happened.join(unfinished.select(*key), key, "left_semi").select(*NARROW)
+    with kept(read_log(spark, paths, NEEDED, fromLsn=before + 1)) as whole:
+        log, last = furthest(whole)
+        if last is None:
+            empty = {"tasks": 0, "deliveries": 0, "open": 0}
+            return {"from_lsn": before + 1, "to_lsn": before, **empty}
+        happened = events(log)
+        if state.get("open"):
+            open_before = spark.read.parquet(str(home / state["open"]))
+            happened = with_birth(happened.select(*NARROW).unionByName(open_before.select(*NARROW)))
+        with kept(happened):
+            counts = _write(home, f"run={last:020d}", happened, cleared(log))
     name = f"run={last:020d}"
-    for table, rows_of in (("tasks", done), ("deliveries", ended)):
-        folder = home / table / name
-        rows_of.repartition("date", "tube").sortWithinPartitions(
-            "lsn" if table != "tasks" else "first_lsn"
-        ).write.mode("overwrite").partitionBy("date", "tube").option("compression", "zstd").parquet(
-            str(folder)
-        )
-    still.write.mode("overwrite").parquet(str(home / "open" / name))
-    counts = {
-        "from_lsn": before + 1,
-        "to_lsn": last,
-        "tasks": done.count(),
-        "deliveries": ended.count(),
-        "open": unfinished.count(),
-    }
-    happened.unpersist()
-    rows.unpersist()
     aside = home / (STATE_FILE + ".new")
     aside.write_text(json.dumps({"lsn": last, "open": f"open/{name}"}) + "\n")
     os.replace(aside, home / STATE_FILE)
     for old in (home / "open").iterdir():
         if old.name != name:
             shutil.rmtree(old)
-    return counts
+    return {"from_lsn": before + 1, "to_lsn": last, **counts}
+
+
+def _write(home: Path, name: str, happened: DataFrame, gone: DataFrame) -> dict[str, int]:
+    """One run's folders; tasks and deliveries written, and tasks that are not over."""
+    rows = tasks(happened, gone).withColumn("date", F.to_date(F.timestamp_micros("put_us")))
+    unfinished = F.col("outcome").isin("waiting", "running", "buried")
+    key = ["tube", "task", "birth"]
+    with kept(rows):
+        done = rows.where(~unfinished)
+        ended = deliveries(happened).join(done.select(*key, "date"), key)
+        still = happened.join(rows.where(unfinished).select(*key), key, "left_semi")
+        for table, rows_of, order in (
+            ("tasks", done, "first_lsn"),
+            ("deliveries", ended, "lsn"),
+        ):
+            rows_of.repartition("date", "tube").sortWithinPartitions(
+                "date", "tube", order
+            ).write.mode("overwrite").partitionBy("date", "tube").option(
+                "compression", "zstd"
+            ).parquet(str(home / table / name))
+        still.select(*NARROW).write.mode("overwrite").parquet(str(home / "open" / name))
+        over, attempts, waiting = rows.agg(
+            F.sum((~unfinished).cast("int")),
+            F.sum(F.when(~unfinished, F.col("attempts"))),
+            F.sum(unfinished.cast("int")),
+        ).collect()[0]
+    return {"tasks": over or 0, "deliveries": attempts or 0, "open": waiting or 0}

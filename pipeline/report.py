@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pipeline.events import NEEDED, PUT, cleared, events, one_lineage, read_log
+from pipeline.events import NEEDED, PUT, cleared, events, kept, one_lineage, read_log
 from pipeline.history import deliveries, tasks
 from tandemq.spark.groups import json_of
 
@@ -116,6 +116,14 @@ def workers(given: DataFrame) -> DataFrame:
     )
 
 
+def outcomes(rows: DataFrame) -> DataFrame:
+    """tube, outcome: tasks, and deliveries of all of them."""
+    counts = rows.groupBy("tube", "outcome").agg(
+        F.count("*").alias("tasks"), F.sum("attempts").alias("deliveries")
+    )
+    return counts.orderBy("tube", "outcome")
+
+
 def failing(
     happened: DataFrame, given: DataFrame, field: str | None = None
 ) -> list[dict[str, Any]]:
@@ -151,24 +159,22 @@ def run(
     """Write report.html and, beside it, every table as Parquet and CSV. Counts by name."""
     import pandas as pd
 
-    log = one_lineage(read_log(spark, paths, NEEDED))
-    happened = events(log).persist()
-    rows = tasks(happened, cleared(log)).persist()
-    given = deliveries(happened).persist()
-    tables: dict[str, pd.DataFrame] = {
-        "throughput": throughput(rows, given).toPandas(),
-        "backlog": backlog(rows).toPandas(),
-        "workers": workers(given).limit(1000).toPandas(),
-        "outcomes": rows.groupBy("tube", "outcome")
-        .agg(F.count("*").alias("tasks"), F.sum("attempts").alias("deliveries"))
-        .orderBy("tube", "outcome")
-        .toPandas(),
-        "failing": pd.DataFrame(
-            failing(happened, given, field), columns=["tube", "key", "failures", "tasks"]
-        ),
-    }
-    for kept in (happened, rows, given):
-        kept.unpersist()
+    with kept(read_log(spark, paths, NEEDED)) as whole:
+        log = one_lineage(whole)
+        with (
+            kept(events(log)) as happened,
+            kept(tasks(happened, cleared(log))) as rows,
+            kept(deliveries(happened)) as given,
+        ):
+            tables: dict[str, pd.DataFrame] = {
+                "throughput": throughput(rows, given).toPandas(),
+                "backlog": backlog(rows).toPandas(),
+                "workers": workers(given).limit(1000).toPandas(),
+                "outcomes": outcomes(rows).toPandas(),
+                "failing": pd.DataFrame(
+                    failing(happened, given, field), columns=["tube", "key", "failures", "tasks"]
+                ),
+            }
     for name in ("throughput", "backlog"):
         hours = pd.to_datetime(tables[name]["hour"] * 3600, unit="s", utc=True)
         tables[name]["hour"] = hours

@@ -62,7 +62,7 @@ def build_session(
     """The session of this process; made with `master` (default local[*]) if there is none.
 
     home: where Spark may leave its own files. TANDEM_SPARK_QUICK=1: start fast and compile less,
-    for tests.
+    for tests and for logs of some thousand records.
     """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession

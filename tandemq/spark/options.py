@@ -33,7 +33,7 @@ LOG_OPTIONS = (
     Option("badRecordsPath", None, "PERMISSIVE: folder that gets a JSON file per damage"),
     Option("until", "end", "how far to read: end of the log, or `commit` (as published)"),
     Option("batchRows", "8192", "rows of one Arrow batch"),
-    Option("splitBytes", "16777216", "larger segments are read as several partitions"),
+    Option("splitBytes", "16777216", "larger segments are read in parts (streams: 4 MiB at most)"),
     Option("maxRecordsPerBatch", "250000", "streams: records of one micro-batch, at most"),
     Option("startingLsn", "earliest", "streams: earliest, latest or the first LSN"),
 )

@@ -38,6 +38,9 @@ from tandemq.spark.source import LogPartition, Reading
 
 #: Frames are found from marks this many bytes apart.
 MARK_BYTES = 256 << 10
+#: A micro-batch is one segment's piece more often than not: in parts of splitBytes one core would
+#: read and write it all.
+PART_BYTES_MAX = 4 << 20
 
 Offset = dict[str, Any]
 
@@ -262,7 +265,7 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
             return
         segment, files = piece.segment, self.files
         marks = [mark for mark in segment.marks if mark[0] <= piece.last]
-        step = max(self.wanted.split_bytes // MARK_BYTES, 1)
+        step = max(min(self.wanted.split_bytes, PART_BYTES_MAX) // MARK_BYTES, 1)
         begin = max(at for at, mark in enumerate(marks) if mark[0] <= first)
         starts = marks[begin::step]
         ends = [mark[0] - 1 for mark in starts[1:]] + [piece.last]

@@ -53,14 +53,13 @@ def findings(spark: Any, stories: dict[str, list[Path]]) -> tuple[list[str], int
         best[row["story"]] = row
     alone = log.where(~F.col("rescue") & (F.col("operation") != "damaged"))
     alone = alone.where(F.col("node").isin([row["node"] for row in best.values()]))
-    happened = checks.with_put(events(alone)).persist()
+    happened = checks.with_put(events(alone)).drop("payload").persist()
     # Of a log that begins with a snapshot, tasks may be older than the log.
     begun = [f"{at}" for at, row in best.items() if row["first"] == at * APART + 1]
     whole = F.split("tube", "/")[0].isin(begun)
     gone = cleared(alone)
     tables = [
-        checks.check_tasks(happened.where(whole), True, gone),
-        checks.check_tasks(happened.where(~whole), False, gone),
+        checks.check_tasks(happened, whole, gone),
         checks.check_queues(happened),
         checks.check_lsns(log),
         checks.check_nodes(log, None),
