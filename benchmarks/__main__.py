@@ -114,11 +114,10 @@ def _first(error: BaseException) -> BaseException:
 
 def main(argv: list[str]) -> int:
     """Run and print; 0, or 1 with --strict and a missed goal, or 2 when it cannot be run."""
-    if argv[:1] == ["pipeline"]:  # Spark's: options and a table of its own
+    if argv[:1] == ["pipeline"]:  # Spark's: options and tables of its own
         from benchmarks.pipeline import main as pipeline
 
-        pipeline(argv[1:])
-        return EXIT_OK
+        return pipeline(argv[1:])
     options = parse(argv)
     errors = Console(stderr=True)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)

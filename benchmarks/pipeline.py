@@ -1,195 +1,223 @@
-"""Speed of the Spark pipeline: `python -m benchmarks pipeline --operations 5000000`.
+"""Speed of the Spark pipeline, part by part: `python -m benchmarks pipeline jobs --docs`.
 
-The log is written by the real engine. Every figure is the median of `--rounds` runs in this
-process; the first figure of a session pays for compiling. DuckDB and Polars run the aggregation
-that ends the table over the same Parquet, and must give equal answers. Goals are those of two
-cores; `ok` or `MISS` says whether this run met them.
+Logs are written by the real engine. Figures are medians of `--runs` unless a row says `cold`: the
+first of that kind in a session, which pays for compiling. Yardsticks run in the same run, over the
+same bytes. Goals are those of two cores; goals of 5 million operations are judged there only.
+
+Here: options, the logs, the order of parts. Must not be here: measuring.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import resource
-import shutil
-import statistics
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.logmaker import LogMaker, fill
-from tandemq.spark.columns import DEFAULT
-from tandemq.spark.decode import Decoder
-from tandemq.spark.logs import Wanted, plan
+from benchmarks.measure import Neighbours, environment
+from benchmarks.table import Row, all_met, at_most, draw, markdown, save, update_docs
 
-THREE = ("lsn", "tube", "operation")
-AGGREGATE = (
-    "select tube, operation, count(*) n, min(lsn) first, max(lsn) last "
-    "from log where task_id is not null group by tube, operation order by tube, operation"
-)
-
-
-def timed(what: Callable[[], Any], rounds: int) -> tuple[float, Any]:
-    """(median seconds, last result)."""
-    took, result = [], None
-    for _ in range(rounds):
-        start = time.perf_counter()
-        result = what()
-        took.append(time.perf_counter() - start)
-    return statistics.median(took), result
+PARTS = ("decode", "read", "stream", "live", "sink", "jobs", "linear", "engines")
+FULL = 5_000_000
+MEMORY_MAX_GIB = 4.0
+EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN = 0, 1, 2
+SEGMENT_BYTES = 32 << 20
+DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
-def decode(path: str, columns: tuple[str, ...]) -> int:
-    """Rows of all parts, one core, no Spark."""
-    return sum(
-        batch.num_rows
-        for part in plan([path], Wanted())
-        for batch in Decoder(part, columns).batches()
-    )
+def section(part: str) -> str:
+    """Name of a part's table in docs/benchmarks.md."""
+    return f"pipeline, {part}"
 
 
-def noop(frame: Any) -> None:
-    frame.write.format("noop").mode("overwrite").save()
+class Peak:
+    """Most resident memory this process and all below it had at once, looked at twice a second."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            self.bytes = max(self.bytes, _resident(os.getpid()))
+
+    @property
+    def gib(self) -> float:
+        return self.bytes / (1 << 30)
 
 
-def row(name: str, seconds: float, rows: int, goal: float | None = None) -> None:
-    """A line of the table. goal: millions of rows a second."""
-    rate = rows / seconds / 1e6
-    told = "" if goal is None else f"{goal:.1f} M rows/s | {'ok' if rate >= goal else 'MISS'}"
-    print(f"| {name} | {seconds:.2f} s | {rate:.2f} M rows/s | {told or ' | '} |", flush=True)
+def _resident(root: int) -> int:
+    """Proportional memory of a process and its children: forked workers share most of theirs."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    own = {root}
+    while more := {pid for pid, parent in parents.items() if parent in own} - own:
+        own |= more
+    total = 0
+    for pid in own:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) << 10
+    return total
 
 
-def total(name: str, seconds: float, rows: int, goal_s: float) -> None:
-    """A line about a whole run; the goal is one for 5 M operations and judged there only."""
-    rate = rows / seconds / 1e6
-    judged = rows >= 4_900_000
-    told = f"{goal_s:.0f} s | {'ok' if seconds <= goal_s else 'MISS'}" if judged else " | "
-    print(f"| {name} | {seconds:.2f} s | {rate:.2f} M rows/s | {told} |", flush=True)
+@dataclass(slots=True)
+class Bench:
+    """What every part gets: how much, where, and a place for rows and samples."""
 
+    operations: int
+    runs: int
+    home: Path
+    logs: Path
+    say: Callable[[str], None]
+    rows: list[Row] = field(default_factory=list)
+    samples: dict[str, Any] = field(default_factory=dict)
 
-def compare(archive: str, spark_rows: list[tuple[Any, ...]], rounds: int, rows: int) -> None:
-    """The same aggregation in DuckDB and Polars; ends with an error if an answer differs."""
-    import duckdb
-    import polars
+    def log(self, operations: int) -> str:
+        """A log of about so many operations, in two terms; made where it is not there yet."""
+        home = self.logs / f"log-{operations}"
+        if not home.exists():
+            self.say(f"writing a log of {operations:,} operations")
+            aside = self.logs / f"log-{operations}.new-{os.getpid()}"
+            maker = LogMaker(aside, segment_bytes=SEGMENT_BYTES)
+            maker.open_term()
+            fill(maker, operations, per_turn=384)
+            maker.turn()
+            # What is sealed can be compacted: a second term seals all of the first.
+            maker.open_term(2)
+            maker.close()
+            aside.rename(home)
+        return str(home)
 
-    files = f"{archive}/*/*/*.parquet"
-    query = AGGREGATE.replace("from log", f"from read_parquet('{files}', hive_partitioning=false)")
-    seconds, answer = timed(lambda: duckdb.sql(query).fetchall(), rounds)
-    row("aggregate, DuckDB", seconds, rows)
-    if answer != spark_rows:
-        raise SystemExit("DuckDB and Spark differ")
+    def archive(self, spark: Any, operations: int) -> str:
+        """The compacted log of so many operations."""
+        from pipeline import compact
 
-    def polar() -> list[tuple[Any, ...]]:
-        context = polars.SQLContext(log=polars.scan_parquet(files))
-        return list(context.execute(AGGREGATE).collect().rows())
+        home = self.logs / f"archive-{operations}"
+        if not home.exists():
+            compact.run(spark, [self.log(operations)], str(home))
+        return str(home)
 
-    seconds, answer = timed(polar, rounds)
-    row("aggregate, Polars", seconds, rows)
-    if answer != spark_rows:
-        raise SystemExit("Polars and Spark differ")
-
-
-def measure(spark: Any, log: str, home: Path, rows: int, rounds: int) -> None:
-    from pipeline import audit, compact, history, report
-    from pipeline.events import read_log
-
-    noop(read_log(spark, [log], THREE).limit(1000))
-    seconds, _ = timed(lambda: noop(read_log(spark, [log])), rounds)
-    row("tandemq_log, all columns", seconds, rows, 1.0)
-    seconds, _ = timed(lambda: noop(read_log(spark, [log], THREE)), rounds)
-    row("tandemq_log, three columns", seconds, rows, 1.8)
-    archive = str(home / "archive")
-
-    def compacted() -> None:
-        shutil.rmtree(archive, ignore_errors=True)
-        compact.run(spark, [log], archive)
-
-    seconds, _ = timed(compacted, rounds)
-    row("compact", seconds, rows, 0.5)
-
-    def stream() -> None:
-        out = home / "stream"
-        shutil.rmtree(out, ignore_errors=True)
-        query = (
-            spark.readStream.format("tandemq_log")
-            .load(log)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", str(out / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(out / "data"))
-        )
-        query.awaitTermination()
-
-    seconds, _ = timed(stream, 1)
-    row("stream to Parquet, 250 k a batch", seconds, rows, 0.3)
-    for name, path, goal in (("archive", [archive, log], 30.0), ("live segments", [log], 60.0)):
-        start = time.perf_counter()
-        history.run(spark, path, str(home / f"history-{name.split()[0]}"))
-        past = time.perf_counter()
-        report.run(spark, path, str(home / "report"))
-        middle = time.perf_counter()
-        frame = read_log(spark, path, audit.columns(), rescue="true", mode="PERMISSIVE")
-        verdict = audit.judge(frame)
-        end = time.perf_counter()
-        if not verdict.ok:
-            raise SystemExit(verdict.text())
-        row(f"history, {name}", past - start, rows)
-        row(f"report, {name}", middle - past, rows)
-        row(f"audit, {name}", end - middle, rows)
-        total(f"history + report + audit, {name}", end - start, rows, goal)
-
-    def aggregate() -> list[tuple[Any, ...]]:
-        spark.read.parquet(f"{archive}/*/*").createOrReplaceTempView("log")
-        return [tuple(one) for one in spark.sql(AGGREGATE).collect()]
-
-    seconds, answer = timed(aggregate, rounds)
-    row("aggregate, Spark", seconds, rows)
-    compare(archive, answer, rounds, rows)
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks pipeline", description=__doc__)
-    parser.add_argument("--operations", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--decode-only", action="store_true")
-    args = parser.parse_args(argv)
-    home = Path(tempfile.mkdtemp(prefix="tandemq-bench-"))
-    try:
-        maker = LogMaker(home / "log", segment_bytes=32 << 20)
-        maker.open_term()
-        start = time.perf_counter()
-        fill(maker, args.operations, per_turn=384)
-        maker.turn()
-        # What is sealed can be compacted: a second term seals all of the first.
-        maker.open_term(2)
-        maker.close()
-        log = str(home / "log")
-        size = sum(path.stat().st_size for path in (home / "log").glob("*.wal"))
-        rows = decode(log, ("lsn",))
-        print(f"{rows} rows, {size >> 20} MiB, written in {time.perf_counter() - start:.0f} s\n")
-        print(
-            f"load {os.getloadavg()[0]:.1f}"
-            "\n\n| what | median | rate | goal | |\n|---|---|---|---|---|"
-        )
-        decode(log, THREE)  # the compiled code is loaded
-        for name, columns in (("all columns", DEFAULT), ("three columns", THREE)):
-            seconds, _ = timed(lambda chosen=columns: decode(log, chosen), args.rounds)
-            row(f"decode to Arrow, one core, {name}", seconds, rows, 1.2)
-        if args.decode_only:
-            return
+    @contextlib.contextmanager
+    def spark(self, master: str = "local[2]") -> Iterator[Any]:
+        """A session of its own, whose JVM has ended afterwards; memory goes into the rows."""
+        from pipeline.cli import plain
         from pipeline.session import build_session
 
-        spark = build_session("local[2]", "benchmark")
-        measure(spark, log, home, rows, args.rounds)
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-        spark.stop()
-        peak = max(peak, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
-        print(f"\nload {os.getloadavg()[0]:.1f}, largest child process {peak} MiB")
-    finally:
-        shutil.rmtree(home)
+        self.say("starting Spark")
+        started = time.perf_counter()
+        session = build_session(master, "benchmark")
+        took = time.perf_counter() - started
+        try:
+            with Peak() as peak:
+                yield session
+        except Exception as error:
+            # Asked for its text now: it lives in the JVM, which ends below.
+            raise RuntimeError(f"{plain(error)}: {str(error)[:600]}") from None
+        finally:
+            gateway = session.sparkContext._gateway
+            session.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(60)
+        self.samples["session_s"], self.samples["peak_gib"] = took, peak.gib
+        goal = at_most(peak.gib, MEMORY_MAX_GIB, " GiB")
+        self.rows.append(Row("spark", "start of the session", f"{took:.1f} s"))
+        self.rows.append(Row("spark", "most memory, all processes", f"{peak.gib:.2f} GiB"))
+        self.rows[-1].goals = [goal] if self.operations >= FULL else []
 
 
-if __name__ == "__main__":
-    main()
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks pipeline", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--operations", type=int, default=300_000, help="of the log (300,000)")
+    parser.add_argument("--full", action="store_true", help="5 million operations")
+    parser.add_argument("--runs", type=int, default=3, help="runs a figure (median; 3)")
+    parser.add_argument("--logs", type=Path, help="keep logs and archives here for the next run")
+    parser.add_argument("--docs", action="store_true", help="put each table into the docs")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 when a goal is missed")
+    options = parser.parse_args(argv)
+    for part in options.parts:
+        if part not in PARTS:
+            parser.error(f"unknown part {part!r}: choose from {', '.join(PARTS)}")
+    if options.operations < 1000 or options.runs < 1:
+        parser.error("at least 1000 operations and one run")
+    if options.full:
+        options.operations = FULL
+    return options
+
+
+def run_part(part: str, bench: Bench) -> None:
+    """Measure one part; rows and samples go into `bench`."""
+    from benchmarks import pipeline_engines, pipeline_jobs, pipeline_read, pipeline_stream
+
+    work: dict[str, Callable[[Bench], None]] = {
+        "decode": pipeline_read.decode,
+        "read": pipeline_read.read,
+        "stream": pipeline_stream.stream,
+        "live": pipeline_stream.live,
+        "sink": pipeline_stream.sink,
+        "jobs": pipeline_jobs.jobs,
+        "linear": pipeline_jobs.linear,
+        "engines": pipeline_engines.engines,
+    }
+    work[part](bench)
+
+
+def main(argv: list[str]) -> int:
+    """Run the parts, a table each; 0, 1 with --strict and a missed goal, 2 when it cannot run."""
+    from rich.console import Console
+
+    options = parse(argv)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    started = time.monotonic()
+    about: dict[str, object] = {"options": {k: str(v) for k, v in vars(options).items()}}
+    rows: list[Row] = []
+    raw: dict[str, object] = {}
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - started:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
+        logs = options.logs or Path(name) / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        for part in dict.fromkeys(options.parts or PARTS):
+            say(f"pipeline, {part}")
+            home = Path(name) / part
+            home.mkdir()
+            bench = Bench(options.operations, options.runs, home, logs, say)
+            neighbours, here = Neighbours(), environment()
+            try:
+                run_part(part, bench)
+            except (RuntimeError, OSError, ImportError) as error:
+                print(f"error: {part}: {error}", file=sys.stderr)
+                return EXIT_CANNOT_RUN
+            here["others"] = neighbours.share()
+            about = {**here, **about}
+            rows += bench.rows
+            raw[part] = bench.samples
+            draw(console, bench.rows)
+            if options.docs:
+                update_docs(DOCS, section(part), markdown(bench.rows, here))
+    say(f"kept in {save(rows, about, raw)}")
+    return EXIT_MISSED if options.strict and not all_met(rows) else EXIT_OK
