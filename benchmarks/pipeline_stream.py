@@ -37,21 +37,25 @@ def query_of(spark: Any, log: str, out: Path, **trigger: Any) -> Any:
 def stream(bench: Bench) -> None:
     """All of a log in batches of 250,000, and what a batch of a few records takes."""
     path = bench.log(bench.operations)
+    took: list[float] = []
+    speeds: list[float] = []
     with bench.spark() as spark:
-        took: list[float] = []
         # The first run compiles and is not counted.
         for number in range(bench.runs + 1):
             started = time.perf_counter()
             query = query_of(spark, path, bench.home / f"out{number}", availableNow=True)
             query.awaitTermination()
             took.append(time.perf_counter() - started)
-        rows = spark.read.parquet(str(bench.home / "out0" / "data")).count()
+            done = [one for one in query.recentProgress if one["numInputRows"]]
+            rows = sum(one["numInputRows"] for one in done)
+            speeds.append(rows / sum(one["durationMs"]["triggerExecution"] for one in done) * 1e3)
         floor = floor_of(bench, spark)
-    bench.samples["stream_s"], bench.samples["floor_ms"] = took, floor
-    speed = rows / statistics.median(took[1:]) / 1e6
-    goal = at_least(speed, 0.3, " M rows/s")
-    name = f"to Parquet, {BATCH:,} a batch"
-    bench.rows.append(Row("stream", name, f"{speed:.2f} M rows/s", goals=[goal]))
+    bench.samples |= {"stream_s": took, "stream_rows_s": speeds, "floor_ms": floor}
+    speed = statistics.median(speeds[1:]) / 1e6
+    row = Row("stream", f"to Parquet, {BATCH:,} a batch", f"{speed:.2f} M rows/s")
+    row.goals = [at_least(speed, 0.3, " M rows/s")]
+    row.yardstick = f"{statistics.median(took[1:]):.1f} s with the query's start and end"
+    bench.rows.append(row)
     middle = statistics.median(floor) / 1000
     bench.rows.append(Row("stream", "a batch of a few records", f"{middle:.2f} s"))
     bench.rows[-1].goals = [at_most(middle, 0.4, " s")]
