@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from drivers import BUILT_IN
+from drivers import KNOWN
 from engine import batches
 from engine.clients import Client
 from engine.queue import Engine
@@ -54,7 +54,7 @@ class LogMaker:
         node_id = bytes([node]) * 16
         self.meta = open_meta(self.disk, CLUSTER, node_id, START_US)
         self.log: Log = open_log(self.disk, recover(self.disk, _Nothing()), segment_bytes)
-        self.engine = Engine(BUILT_IN, lambda: self.random.randbytes(16), print)
+        self.engine = Engine(KNOWN, lambda: self.random.randbytes(16), print)
         self.engine.now = START_US
         self.engine.lsn = self.log.last_lsn
         self.term: tuple[Any, ...] = ()

@@ -388,4 +388,5 @@ class Engine:
             )
 
     def event_kind(self, event: str) -> int:
-        return EVENT_KINDS.get(event, KIND_OTHER)
+        # Some drivers say more behind a point: ttl.ready
+        return EVENT_KINDS.get(event.partition(".")[0], KIND_OTHER)

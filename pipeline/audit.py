@@ -58,6 +58,7 @@ CHECKS = {
     "unknown_task": "something happened to a task that was never put",
     "lost_put": "a put that a client saw acknowledged and the log does not have",
     "undone_put": "a put that a client saw acknowledged and only a rescue file has",
+    "other_payload": "a put that a client saw acknowledged and the log has with another payload",
     "vanished": "a task that left its tube by an operation that ends none",
     "double_ack": "a task acked again after its end",
     "revived": "something else happened to a task after its end",
@@ -100,8 +101,8 @@ def judge(
 ) -> Verdict:
     """All checks over a log of one or several nodes, read with `rescue` and mode PERMISSIVE.
 
-    clients: what clients were told (process, f, tube, task_id, outcome). limit: offending rows
-    kept of each check; all are counted.
+    clients: what clients were told (process, f, tube, task_id, outcome, digest). limit: offending
+    rows kept of each check; all are counted.
     """
     with kept(log):
         return _judge(log, clients, commit_lsn, limit)

@@ -309,15 +309,24 @@ def check_rescue(log: DataFrame) -> DataFrame:
 def check_clients(
     log: DataFrame, clients: DataFrame, rescued: DataFrame | None = None
 ) -> DataFrame:
-    """Puts that a client saw succeed (f = put, outcome = ok) and the log does not know.
+    """Puts that a client saw succeed (f = put, outcome = ok) and the log has not, or not so.
 
-    rescued: rows of rescue files; a put that is there is undone, not lost.
+    clients may have a column `digest`: SHA-256 of the payload's MessagePack, 64 hex digits, NULL
+    where it is not known. rescued: rows of rescue files; a put that is there is undone, not lost.
     """
+    digest = F.lower("digest") if "digest" in clients.columns else F.lit(None).cast("string")
     told = clients.where("f = 'put' and outcome = 'ok'").select(
-        "tube", F.col("task_id").alias("task"), "process"
+        "tube", F.col("task_id").alias("task"), "process", digest.alias("digest")
     )
-    known = log.where("operation = 'put'").select("tube", F.col("task_id").alias("task")).distinct()
-    lost = told.join(known, ["tube", "task"], "left_anti")
+    puts = log.where("operation = 'put'").groupBy("tube", F.col("task_id").alias("task"))
+    # An id is given again after a truncate: any of its puts may be the one.
+    known = puts.agg(
+        F.max("lsn").alias("lsn"),
+        F.collect_set(F.sha2("payload", 256)).alias("digests"),
+    )
+    met = told.join(known, ["tube", "task"], "left")
+    other = met.where("size(digests) > 0 and not array_contains(digests, digest)")
+    lost = met.where("lsn is null").drop("lsn")
     check, lsn = F.lit("lost_put"), F.lit(None).cast("bigint")
     if rescued is not None:
         cut = rescued.where("operation = 'put'")
@@ -325,11 +334,12 @@ def check_clients(
         lost = lost.join(cut, ["tube", "task"], "left")
         check = F.when(F.col("cut").isNull(), check).otherwise("undone_put")
         lsn = F.col("cut")
-    return lost.withColumn("lsn", lsn).select(
-        *finding(
-            check,
-            F.concat(F.lit("told to process "), F.col("process").cast("string")),
-            F.col("tube"),
-            F.col("task"),
-        )
+    story = F.concat(F.lit("told to process "), F.col("process").cast("string"))
+    there = F.concat_ws(", ", F.sort_array("digests"))
+    payloads = F.concat(F.lit(": "), "digest", F.lit(", the log has "), there)
+    key = (F.col("tube"), F.col("task"))
+    return (
+        lost.withColumn("lsn", lsn)
+        .select(*finding(check, story, *key))
+        .unionByName(other.select(*finding("other_payload", F.concat(story, payloads), *key)))
     )

@@ -25,22 +25,24 @@ Paths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Data directories and archives.")
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", help="Spark master; default local[*] or spark-submit's.")
+    str | None, typer.Option("--master", help="Spark master, or sc://host:port; default local[*].")
 ]
 Memory = Annotated[str, typer.Option("--memory", help="Memory of the driver.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def session(master: str | None, memory: str) -> Any:
-    """A Spark session, or exit code 2 with one line about what is missing."""
+def session(master: str | None, memory: str) -> tuple[Any, bool]:
+    """(a Spark session, whether it was there before), or exit code 2 and what is missing."""
     try:
-        from pipeline.session import build_session
+        from pipeline.session import build_session, is_there
 
-        return build_session(master, "tandemq pipeline", driver_memory=memory)
+        there = is_there()
+        return build_session(master, "tandemq pipeline", driver_memory=memory), there
     except ModuleNotFoundError as error:
         fail(f"{error.name} is not installed: pip install 'tandemq[spark]'")
     except RuntimeError as error:
         fail(str(error))
+    raise AssertionError
 
 
 def fail(text: str, code: int = EXIT_USAGE) -> None:
@@ -59,14 +61,15 @@ def plain(error: Exception) -> str:
 
 
 def run(master: str | None, memory: str, job: Any) -> Any:
-    """`job(spark)`; its failure is one line and exit code 1."""
-    spark = session(master, memory)
+    """`job(spark)`; its failure is one line and exit code 1. Ends a session it began."""
+    spark, there = session(master, memory)
     try:
         return job(spark)
     except Exception as error:
         fail(plain(error), EXIT_VIOLATED)
     finally:
-        spark.stop()
+        if not there:
+            spark.stop()
 
 
 def show(values: dict[str, Any], as_json: bool) -> None:
@@ -95,6 +98,9 @@ def history(
 def compact(
     paths: Paths,
     archive: Annotated[str, typer.Option("--archive", help="Folder of the archive.")],
+    include_open: Annotated[
+        bool, typer.Option("--include-open", help="The open segment, too, as far as committed.")
+    ] = False,
     master: Master = None,
     memory: Memory = "2g",
     as_json: AsJson = False,
@@ -102,7 +108,10 @@ def compact(
     """Copy sealed segments to a Parquet archive; again: only what is new."""
     from pipeline import compact as job
 
-    show(run(master, memory, lambda spark: job.run(spark, paths, archive)), as_json)
+    def work(spark: Any) -> Any:
+        return job.run(spark, paths, archive, include_open)
+
+    show(run(master, memory, work), as_json)
 
 
 @app.command()

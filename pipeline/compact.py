@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from storage.meta import read_commit
 from storage.segment import SegmentReader, segment_names
 from tandemq.spark.archive import TandemArchive
 from tandemq.spark.logs import (
@@ -25,6 +26,7 @@ from tandemq.spark.logs import (
     meta_of,
     node_name,
     plan,
+    scan,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ def archived_until(archive: Path) -> dict[str, int]:
     return found
 
 
-def sealed_until(path: str) -> tuple[str, int, int]:
-    """(node, first LSN of the log, last LSN of its newest sealed segment, 0 if none is sealed)."""
+def sealed_until(path: str, include_open: bool = False) -> tuple[str, int, int]:
+    """(node, first LSN of the log, last LSN of its newest sealed segment, 0 if none is sealed).
+
+    include_open: the last committed LSN instead, as far as the log goes; no rewind cuts it off.
+    """
     disk = ArrowDisk(path)
     meta = meta_of(disk, disk.list())
     names = segment_names(disk)  # type: ignore[arg-type]
@@ -52,15 +57,22 @@ def sealed_until(path: str) -> tuple[str, int, int]:
         footer = reader.peek_footer()
         first = first or reader.first_lsn
         if footer is None:
+            if include_open:
+                commit, problem = read_commit(disk)  # type: ignore[arg-type]
+                end = scan(disk, meta, name, {}, 1 << 20).last_lsn
+                last = max(last, 0 if problem is not None else min(commit, end))
             break
         last = footer.last_lsn
     return node_name(meta.node), first, last
 
 
-def run(spark: SparkSession, paths: Sequence[str], archive: str) -> dict[str, Any]:
+def run(
+    spark: SparkSession, paths: Sequence[str], archive: str, include_open: bool = False
+) -> dict[str, Any]:
     """Archive what is sealed and not yet archived, node by node. Counts and LSNs by directory.
 
-    Only sealed segments are taken: the newest one may still be cut by a rewind.
+    The newest segment may still be cut by a rewind: it is left out, or with `include_open` taken up
+    to the commit LSN the node published. What a later run finds archived it does not take again.
     """
     home = Path(archive)
     home.mkdir(parents=True, exist_ok=True)
@@ -70,7 +82,7 @@ def run(spark: SparkSession, paths: Sequence[str], archive: str) -> dict[str, An
     spark.dataSource.register(TandemArchive)
     done: dict[str, Any] = {}
     for path in paths:
-        node, first, last = sealed_until(path)
+        node, first, last = sealed_until(path, include_open)
         start = max(archived_until(home).get(node, 0) + 1, first)
         if last < start:
             done[path] = {"node": node, "records": 0, "rows": 0, "to_lsn": start - 1}

@@ -7,6 +7,7 @@ what clients were told goes to the audit as the file it takes with --clients.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import tarantool
 
 #: What a stock connector raises when a node is gone, read-only or in between.
@@ -85,15 +87,17 @@ class Crowd:
     def produce(self, number: int) -> None:
         client, at = None, 0
         while not self.over.is_set():
+            body = {"n": at}
             opts = {"key": f"{number}/{at}", "utube": f"host{at % 20}"}
             try:
                 client = client or self.connect()
-                put = client.call(f"queue.tube.{self.tube}:put", ({"n": at}, opts))
+                put = client.call(f"queue.tube.{self.tube}:put", (body, opts))
             except GONE:
                 client = self.dropped(client)
                 continue
             row = {"process": f"p{number}", "f": "put", "tube": self.tube, "outcome": "ok"}
-            self.told.append({**row, "task_id": put.data[0][0]})
+            digest = hashlib.sha256(msgpack.packb(body)).hexdigest()
+            self.told.append({**row, "task_id": put.data[0][0], "digest": digest})
             at += 1
 
     def work(self) -> None:

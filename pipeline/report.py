@@ -181,6 +181,8 @@ def run(
     home = Path(out)
     home.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
+        # Spark Connect leaves its measurements there, which no format knows how to write.
+        table.attrs.clear()
         table.to_parquet(home / f"{name}.parquet", index=False)
         table.to_csv(home / f"{name}.csv", index=False)
     (home / "report.html").write_text(page(tables), encoding="utf-8")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 import sysconfig
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from tandemq.spark import register
 
@@ -25,6 +27,7 @@ JAVA_MISSING = (
 #: Arrow's Java side checks the bounds of every value it is asked for. Spark never asks for one that
 #: is not there or NULL, and without the checks a row costs a sixth less.
 UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+CONNECT_PORT = 15002
 _WRAPPER = """#!/bin/bash
 # Spark always asks for a module that this runtime was built without.
 words=()
@@ -52,6 +55,32 @@ def ensure_java() -> str:
     return str(home)
 
 
+def is_there() -> bool:
+    """Whether this process has a session already."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def _connected(url: str, shuffle_partitions: int) -> SparkSession:
+    """The session of a Spark Connect server; what its driver was started with stays.
+
+    Raises `RuntimeError` where nobody listens: the client itself would try for ten minutes.
+    """
+    from pyspark.sql import SparkSession
+
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), 10).close()
+    except OSError as error:
+        raise RuntimeError(f"no Spark Connect server at {url}: {error.strerror}") from error
+    session = SparkSession.builder.remote(url).getOrCreate()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
+    register(session)
+    return session
+
+
 def build_session(
     master: str | None = None,
     name: str = "tandemq",
@@ -61,12 +90,16 @@ def build_session(
 ) -> SparkSession:
     """The session of this process; made with `master` (default local[*]) if there is none.
 
+    master: Spark's words for it, or sc://host:port for Spark Connect (default: SPARK_REMOTE).
     home: where Spark may leave its own files. TANDEM_SPARK_QUICK=1: start fast and compile less,
     for tests and for logs of some thousand records.
     """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    remote = os.environ.get("SPARK_REMOTE") if master is None else master
+    if remote is not None and remote.startswith("sc://"):
+        return _connected(remote, shuffle_partitions)
     # The machine's own address would be looked up otherwise, and listened on.
     local = master is None or master.startswith("local") or "127.0.0.1" in master
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -15,9 +15,18 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from model.record import KIND_NAMES, TRUNCATE, FrameHeader
-from tandemq.spark import kernel as k
-from tandemq.spark.groups import LAYOUTS, STATE_FROM, about_no_task, json_of, operation_name
+from model.record import INSERT, KIND_NAMES, TRUNCATE, FrameHeader
+from tandemq.spark import lines as k
+from tandemq.spark.groups import (
+    LAYOUTS,
+    OTHER_LAYOUT,
+    SPACE_ID_FIRST,
+    STATE_FROM,
+    about_no_task,
+    json_of,
+    operation_name,
+)
+from tandemq.spark.kernel import gather, walk
 from tandemq.spark.logs import Part
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -48,13 +57,12 @@ def _names(column: str) -> pa.Array:
     """The texts of `kind`, `operation` or `state_from` by kind + 256 * what."""
 
     def name(kind: int, what: int) -> str | None:
-        plain = KIND_NAMES.get(kind, f"kind_{kind}")
         if column == "kind":
-            return plain
-        if what == TRUNCATE:
-            return plain if column == "operation" else None
+            return KIND_NAMES.get(kind, f"kind_{kind}")
         found = operation_name(kind, what)
-        return found if column == "operation" else STATE_FROM.get(found)
+        if column == "operation":
+            return found
+        return None if what == TRUNCATE else STATE_FROM.get(found)
 
     return _texts([name(kind, what) for what in range(TRUNCATE + 1) for kind in range(KINDS)])
 
@@ -79,18 +87,11 @@ class Walker:
         """What the walk knows of tubes."""
         ids = sorted(self.spaces)
         self.ids = np.array(ids, np.int64)
-        self.layouts = np.full((max(len(ids), 1), 6), k.NONE, np.int64)
+        self.layouts = np.full((max(len(ids), 1), k.PLACES), k.NONE, np.int64)
+        names = ("ttl", "ttr", "priority", "utube", "payload", "event", "attempts")
         for slot, space in enumerate(ids):
-            layout = LAYOUTS.get(self.spaces[space][1], {"payload": k.NONE})
-            payload = layout["payload"]
-            self.layouts[slot] = (
-                layout.get("ttl", k.NONE),
-                layout.get("ttr", k.NONE),
-                layout.get("priority", k.NONE),
-                layout.get("utube", k.NONE),
-                k.LAST if payload < 0 else payload,
-                "ttl" in layout,
-            )
+            layout = LAYOUTS.get(self.spaces[space][1], OTHER_LAYOUT)
+            self.layouts[slot] = [layout.get(name, k.NONE) for name in names]
         # The last one is for records about no tube.
         self.tubes = _texts([*(self.spaces[space][0] for space in ids), None])
         self.drivers = _texts([*(self.spaces[space][1] or None for space in ids), None])
@@ -116,7 +117,7 @@ class Walker:
         while True:
             table = np.full(buckets, -1, np.int64)
             out = np.empty((room, k.FIELDS), np.int64)
-            state, space, rows, known = k.walk(
+            state, space, rows, known = walk(
                 data, places, where, (self.ids, self.layouts), (table, owners), out
             )
             if state == k.DONE:
@@ -173,7 +174,7 @@ class Rows:
                 slot = int(np.searchsorted(self.walker.ids, space))
                 ids = self.walker.ids
                 if slot == len(ids) or ids[slot] != space:
-                    if space >= k.SPACE_ID_FIRST:
+                    if space >= SPACE_ID_FIRST:
                         raise GaveUp
                 else:
                     out[k.SLOT, line] = slot
@@ -198,6 +199,10 @@ class Rows:
             return _numbers(out[NUMBERS[name]], field.type)
         if name == "time":
             return _numbers(out[k.TIME], field.type)
+        if name == "attempts":
+            what = out[k.WHAT]
+            counts = np.where(what == TRUNCATE, k.NULL, out[k.ATTEMPTS])
+            return _numbers(np.where(what == INSERT, 0, counts), field.type)
         if name in ("operation", "kind", "state_from"):
             return _names(name).take(pa.array(self.codes))
         if name in ("tube", "tube_type"):
@@ -239,7 +244,7 @@ class Rows:
             return self.walker.constant(pa.field(str(column), kind), self.count)
         total = int(sizes[valid].sum())
         ends, copied = np.empty(self.count + 1, np.int32), np.empty(total, np.uint8)
-        k.gather(self.data, places, sizes, ends, copied)
+        gather(self.data, places, sizes, ends, copied)
         bits = _bits(valid) if missing else None
         buffers = [bits, pa.py_buffer(ends), pa.py_buffer(copied)]
         made = pa.Array.from_buffers(kind, self.count, buffers, missing)

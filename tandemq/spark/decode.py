@@ -33,7 +33,15 @@ from model.record import (
 )
 from storage.segment import SegmentReader
 from tandemq.spark.columns import arrow_schema
-from tandemq.spark.groups import SPACE_ID_FIRST, Columns, Group, about_no_task, operation_name
+from tandemq.spark.groups import (
+    NOTE_ATTEMPTS,
+    NOTES_ID,
+    SPACE_ID_FIRST,
+    Columns,
+    Group,
+    about_no_task,
+    operation_name,
+)
 from tandemq.spark.logs import ArrowDisk, Part, named, node_name
 
 if TYPE_CHECKING:
@@ -74,6 +82,8 @@ class Decoder:
         #: By op code and tube: what appends to the group's rows.
         self.adders: Any = ({}, {}, {}, {})
         self.pending = 0
+        #: Attempts that records name, by LSN, space and task.
+        self.notes: dict[tuple[int, int, Any], int] = {}
         self.sessions: dict[bytes | None, str | None] = {None: None}
         self.constants: dict[str, Any] = {}
         self.walker = self._walker(compiled)
@@ -208,7 +218,13 @@ class Decoder:
                 before = pending
                 for op in ops:
                     code, space = op[0], op[1]
-                    if space < SPACE_ID_FIRST or code == TERM:
+                    if code == TERM:
+                        self._other(lsn, time_us, kind, session, (op,))
+                        pending += 1
+                        continue
+                    if space < SPACE_ID_FIRST:
+                        if space == NOTES_ID and (code == SET or code == INSERT):
+                            self._note(lsn, op, ops)
                         continue
                     if code <= DELETE:
                         try:
@@ -227,6 +243,29 @@ class Decoder:
             name = self.part.name
             raise StorageError(name, position, f"LSN {lsn}: no record: {error}") from error
         self.pending += pending
+
+    def _note(self, lsn: int, note: Sequence[Any], ops: Sequence[Any]) -> None:
+        """What a note on a task says of its attempts goes with what its record did to the task.
+
+        A note knows its tube by another number than the task's space. The op it belongs to is the
+        next one on a task of that id, or else the last one before.
+        """
+        if note[0] == INSERT:
+            (_, task, count, *_), counts = note[2], note[2][NOTE_ATTEMPTS] > 0
+        else:
+            (_, task), count, counts = note[2], note[4], note[3] == NOTE_ATTEMPTS
+        if not counts:
+            return
+        at = next(at for at, op in enumerate(ops) if op is note)
+        for op in (*ops[at + 1 :], *reversed(ops[:at])):
+            code, space = op[0], op[1]
+            if space < SPACE_ID_FIRST or code == TERM:
+                continue
+            if (code in (SET, DELETE) and op[2] == task) or (
+                code in (SET_MANY, DELETE_MANY) and task in op[2]
+            ):
+                self.notes[lsn, space, task] = count
+                return
 
     def _group(self, code: int, space: int) -> Group:
         found = self.groups.get((code, space))
@@ -250,7 +289,7 @@ class Decoder:
         return len(values)
 
     def _other(self, lsn: int, time_us: int, kind: int, session: Any, ops: Sequence[Any]) -> None:
-        """A record about no single task: a term, a tube, a session, a setting."""
+        """What is about no single task: a term, a tube, a session, a setting."""
         space, text = about_no_task(ops)
         self._group(TRUNCATE, space).rows.append((lsn, time_us, kind, session, text))
 
@@ -271,6 +310,7 @@ class Decoder:
                 [name in self.operations for one in made for name in one.operations()]
             )
             batch = batch.filter(chosen if order is None else chosen.take(order))
+        self.notes = {}
         if batch.num_rows:
             yield batch
 
@@ -280,7 +320,7 @@ class Decoder:
             tube = f"#{group.space}"
         if self.tubes is not None and tube not in self.tubes:
             return None
-        return Columns(group, tube, driver, self.sessions)
+        return Columns(group, tube, driver, self.sessions, self.notes)
 
     def _array(self, made: list[Columns], field: pa.Field, order: pa.Array | None) -> pa.Array:
         """A column of all groups in order of LSN; what is constant or NULL is made at once."""
@@ -306,7 +346,11 @@ def _kinds_of(operations: frozenset[str]) -> set[int] | None:
     """Kinds of records that may hold such operations; None where any may."""
     if operations & {"put", "dead", "move"}:
         return None
-    return {kind for kind in range(256) if operation_name(kind) in operations}
+    return {
+        kind
+        for kind in range(256)
+        if not operations.isdisjoint((operation_name(kind), operation_name(kind, TRUNCATE)))
+    }
 
 
 def damaged(part: Part, columns: Sequence[str]) -> pa.RecordBatch:

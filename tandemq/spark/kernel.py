@@ -19,49 +19,45 @@ from model.record import (
     TERM,
     TRUNCATE,
 )
+from tandemq.spark.groups import LAST, NOTES_ID, SPACE_ID_FIRST
 from tandemq.spark.heads import ARRAY, BIG, BIN, INT, NIL, STR, compiled, head, number, skip
-
-#: How a walk ended. MORE_ROOM: `out` is full. UNKNOWN_SPACE: one that `spaces` lacks.
-DONE, GIVE_UP, MORE_ROOM, UNKNOWN_SPACE = 0, 1, 2, 3
-#: Rows of `out`, one number a log row. *_AT and *_SIZE: a place in the data, in bytes.
-(
-    LSN,
-    TIME,
-    KIND,
-    WHAT,
-    SLOT,
-    TASK,
-    OWNER,
-    STATE,
-    TTL,
-    TTR,
+from tandemq.spark.lines import (
+    AT_ATTEMPTS,
+    AT_EVENT,
+    AT_PAYLOAD,
+    AT_PRIORITY,
+    AT_TTL,
+    AT_TTR,
+    AT_UTUBE,
+    ATTEMPTS,
     DELAY,
-    PRIORITY,
-    UTUBE_AT,
-    UTUBE_SIZE,
+    DONE,
+    FIELDS,
+    GIVE_UP,
+    KIND,
+    LSN,
+    MORE_ROOM,
+    NONE,
+    NULL,
+    OWNER,
     PAYLOAD_AT,
     PAYLOAD_SIZE,
-) = range(16)
-FIELDS = 16
-NULL = -(2**63)
-SPACE_ID_FIRST = 1024
-#: Columns of `layouts`: the field a driver's rows keep it in, or NONE; the last one for payload.
-AT_TTL, AT_TTR, AT_PRIORITY, AT_UTUBE, AT_PAYLOAD, HAS_TTL = range(6)
-NONE, LAST = -1, -2
+    PRIORITY,
+    SLOT,
+    STATE,
+    TASK,
+    TIME,
+    TTL,
+    TTR,
+    UNKNOWN_SPACE,
+    UTUBE_AT,
+    UTUBE_SIZE,
+    WHAT,
+    notes,
+    slot_of,
+)
 
 _TILDE, _DONE_STATE = ord("~"), ord("-")
-
-
-@compiled
-def _slot(spaces, space):
-    low, high = 0, len(spaces)
-    while low < high:
-        middle = (low + high) >> 1
-        if spaces[middle] < space:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < len(spaces) and spaces[low] == space else -1
 
 
 @compiled
@@ -72,10 +68,10 @@ def _row(data, at, end, layouts, slot, out, n):
         return -1
     payload_at, utube_at = layouts[slot, AT_PAYLOAD], layouts[slot, AT_UTUBE]
     ttl_at, ttr_at = layouts[slot, AT_TTL], layouts[slot, AT_TTR]
-    priority_at, has_ttl = layouts[slot, AT_PRIORITY], layouts[slot, HAS_TTL] != 0
+    priority_at, event_at = layouts[slot, AT_PRIORITY], layouts[slot, AT_EVENT]
     if payload_at == LAST:
         payload_at = fields - 1
-    if max(payload_at, utube_at, ttl_at, ttr_at, priority_at) >= fields:
+    if payload_at < NONE or max(payload_at, utube_at, ttl_at, ttr_at, priority_at) >= fields:
         return -1
     next_event = NULL
     for field in range(fields):
@@ -104,7 +100,7 @@ def _row(data, at, end, layouts, slot, out, n):
                 out[n, TTR] = value
             else:
                 out[n, PRIORITY] = value
-        elif has_ttl and field == 2 and kind == INT:
+        elif field == event_at and kind == INT:
             next_event = value
         if field == payload_at and kind == BIN:
             out[n, PAYLOAD_AT] = at
@@ -113,7 +109,7 @@ def _row(data, at, end, layouts, slot, out, n):
             at = skip(data, before, end)
         if at < 0 or at > end:
             return -1
-    if has_ttl and out[n, STATE] == _TILDE:
+    if event_at >= 0 and out[n, STATE] == _TILDE:
         if next_event == NULL:
             return -1
         out[n, DELAY] = next_event - out[n, TIME]
@@ -121,8 +117,10 @@ def _row(data, at, end, layouts, slot, out, n):
 
 
 @compiled
-def _pairs(data, at, end, pairs, has_ttl, out, n):
+def _pairs(data, at, end, pairs, layout, out, n):
     """The fields a set op sets into line `n`; the place behind them, negative to give up."""
+    event_at, ttl_at, ttr_at = layout[AT_EVENT], layout[AT_TTL], layout[AT_TTR]
+    attempts_at = layout[AT_ATTEMPTS]
     delayed = False
     for pair in range(pairs):
         kind, field, at = head(data, at, end)
@@ -131,23 +129,28 @@ def _pairs(data, at, end, pairs, has_ttl, out, n):
         before = at
         kind, value, at = head(data, at, end)
         if pair == 0 and kind == STR and value == 1 and at < end and data[at] == _TILDE:
-            delayed = has_ttl
+            delayed = event_at >= 0
         if field == 1 and out[n, STATE] == NULL:
             if kind != STR or value != 1 or at >= end or data[at] >= 128:
                 return -1
             out[n, STATE] = data[at]
-        elif has_ttl and field >= 2 and field <= 4:
+        elif field >= 2 and (
+            field == event_at or field == ttl_at or field == ttr_at or field == attempts_at
+        ):
             if kind != INT:
                 return -1
-            if field == 2:
+            if field == event_at:
                 # Until it is known whether the task is delayed: when its next event is due.
                 if out[n, DELAY] == NULL:
                     out[n, DELAY] = value
-            elif pairs >= 3 and field == 3:
+            elif pairs >= 3 and field == ttl_at:
                 if out[n, TTL] == NULL:
                     out[n, TTL] = value
-            elif pairs >= 3 and out[n, TTR] == NULL:
-                out[n, TTR] = value
+            elif pairs >= 3 and field == ttr_at:
+                if out[n, TTR] == NULL:
+                    out[n, TTR] = value
+            elif pairs >= 3 and out[n, ATTEMPTS] == NULL:
+                out[n, ATTEMPTS] = value
         if kind != INT and kind != NIL:
             at = skip(data, before, end)
         if at < 0 or at > end:
@@ -231,7 +234,7 @@ def _op(data, at, end, op, layouts, out, about):
         pairs = (fields - 3) >> 1
         if pairs < 1 or (fields - 3) & 1:
             return -1, -1
-        behind = _pairs(data, behind, end, pairs, layouts[slot, HAS_TTL] != 0, out, n)
+        behind = _pairs(data, behind, end, pairs, layouts[slot], out, n)
     else:
         out[n, STATE] = _DONE_STATE
         for _ in range(fields - 3):
@@ -255,6 +258,8 @@ def _op(data, at, end, op, layouts, out, about):
 def _record(data, at, end, about, tubes, out, n):
     """The ops of one record. (state, place behind or space, lines so far)."""
     spaces, layouts = tubes
+    start, noted, first = at, False, n
+    lsn, time, kind, owner = about
     found, ops, at = head(data, at, end)
     if found != ARRAY:
         return GIVE_UP, 0, n
@@ -271,7 +276,15 @@ def _record(data, at, end, about, tubes, out, n):
         if found != INT or code < INSERT or code > DELETE_MANY:
             return GIVE_UP, 0, n
         tasks = code <= DELETE or code >= INSERT_MANY
-        if not tasks or space < SPACE_ID_FIRST or code == TERM:
+        if not tasks or space < SPACE_ID_FIRST:
+            if code == TERM:
+                if n != first:
+                    return GIVE_UP, 0, n
+                if n >= out.shape[0]:
+                    return MORE_ROOM, 0, n
+                _begin(out, n, lsn, time, kind, np.int64(TRUNCATE), np.int64(-1), owner)
+                n += 1
+            noted = noted or space == NOTES_ID
             at = skip(data, before, end)
             if at < 0:
                 return GIVE_UP, 0, n
@@ -279,7 +292,7 @@ def _record(data, at, end, about, tubes, out, n):
         if fields < 3:
             return GIVE_UP, 0, n
         if space != known:
-            slot, known = _slot(spaces, space), space
+            slot, known = slot_of(spaces, space), space
             if slot < 0:
                 return UNKNOWN_SPACE, space, n
         op = (fields, code, slot, n)
@@ -287,6 +300,8 @@ def _record(data, at, end, about, tubes, out, n):
         if made < 0:
             return MORE_ROOM if made == -2 else GIVE_UP, 0, n
         n += made
+    if noted and not notes(data, start, end, first, out, n):
+        return GIVE_UP, 0, n
     return DONE, at, n
 
 
@@ -338,9 +353,10 @@ def walk(data, frames, bounds, tubes, sessions, out):
                 if n >= room:
                     return MORE_ROOM, 0, n, known
                 _begin(out, n, lsn, time, kind, np.int64(TRUNCATE), np.int64(-1), owner)
-                out[n, PAYLOAD_AT] = start
-                out[n, PAYLOAD_SIZE] = at - start
                 n += 1
+            if out[before, WHAT] == TRUNCATE:
+                out[before, PAYLOAD_AT] = start
+                out[before, PAYLOAD_SIZE] = at - start
         if at != end:
             return GIVE_UP, 0, n, known
     return DONE, 0, n, known

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 from pyspark.sql import functions as F
 
@@ -90,7 +92,7 @@ OF_TASKS: dict[str, tuple[str, Callable[[Tube, int], Records]]] = {
     "utube_overlap": ("utube", two_of_one_host),
     "order_break": ("fifo", second_before_first),
 }  # fmt: skip
-OF_CLIENTS = ("lost_put", "undone_put")
+OF_CLIENTS = ("lost_put", "undone_put", "other_payload")
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,9 @@ def planted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdi
         opts = {"ttl": 60} if kind == "fifottl" else {}
         maker.write(make(maker.tube(name, kind, **opts), maker.engine.now))
         maker.engine.now += 10
+    for _ in range(2):
+        maker.put(maker.engine.tubes.get("told") or maker.tube("told"), {"n": 1})
+    maker.turn()
     # A put that was answered and then cut off by another node's term.
     fork = maker.log.last_lsn
     tube, parent = maker.engine.tubes["orders"], maker.term[1]
@@ -110,10 +115,19 @@ def planted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdi
     maker.log.truncate_from(fork + 1)
     maker.open_term(3, "b", parent)
     maker.close()
-    told = [("orders", 0), ("orders", 10**6), ("orders", undone)]
+    right, wrong = (
+        hashlib.sha256(msgpack.packb(value)).hexdigest() for value in ({"n": 1}, {"n": 2})
+    )
+    told = [
+        ("orders", 0, None),
+        ("orders", 10**6, right),
+        ("orders", undone, right),
+        ("told", 0, right.upper()),
+        ("told", 1, wrong),
+    ]
     clients = spark.createDataFrame(
-        [("p1", "put", tube, task, "ok") for tube, task in told],
-        "process string, f string, tube string, task_id bigint, outcome string",
+        [("p1", "put", tube, task, "ok", digest) for tube, task, digest in told],
+        "process string, f string, tube string, task_id bigint, outcome string, digest string",
     )
     return audit.judge(log_of(spark, maker.directory), clients)
 
@@ -131,6 +145,10 @@ def test_what_clients_were_told_and_the_log_lacks(planted: audit.Verdict) -> Non
     assert found["lost_put"]["task"] == 10**6
     assert found["undone_put"]["lsn"] is not None
     assert "p1" in found["undone_put"]["evidence"]
+    differs = found["other_payload"]
+    assert (differs["tube"], differs["task"], differs["lsn"] > 400) == ("told", 1, True)
+    digests = [hashlib.sha256(msgpack.packb({"n": n})).hexdigest() for n in (2, 1)]
+    assert differs["evidence"] == f"told to process p1: {digests[0]}, the log has {digests[1]}"
 
 
 def test_nothing_else_is_found(planted: audit.Verdict) -> None:

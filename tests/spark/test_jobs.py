@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
 
 from benchmarks.logmaker import START_US, LogMaker, fill
 from pipeline import compact, history, report
 from pipeline.events import NEEDED, events, one_lineage, read_log
+from pipeline.session import build_session
 
 
 def test_history_tells_how_each_delivery_went(spark: Any, maker: LogMaker) -> None:
@@ -44,6 +48,14 @@ def test_history_tells_how_each_delivery_went(spark: Any, maker: LogMaker) -> No
     assert (tasks[0]["attempts"], tasks[0]["retries"], tasks[0]["ran_us"]) == (2, 1, 20_000)
     assert tasks[0]["put_us"] >= START_US
     assert tasks[1]["outcome"] == "buried"
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"sc://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(RuntimeError, match=f"no Spark Connect server at {url}: .* refused"):
+            build_session(url)
 
 
 def test_history_run_by_run_equals_history_at_once(
@@ -115,7 +127,8 @@ def test_an_archive_and_the_live_log_read_as_one(
     before = sorted(map(str, read_log(spark, [str(maker.directory)]).drop("segment").collect()))
     archive = tmp_path / "archive"
     done = compact.run(spark, [str(maker.directory)], str(archive))
-    assert done[str(maker.directory)]["records"] > 500
+    node, records, _, sealed = done[str(maker.directory)].values()
+    assert records > 500
     files = sorted(archive.glob("node=*/lsn=*/*"))
     assert [path.suffix for path in files] == [".parquet"] * len(files)
     written = sum(pq.read_metadata(path).num_rows for path in files)
@@ -124,14 +137,26 @@ def test_an_archive_and_the_live_log_read_as_one(
     both = read_log(spark, [str(archive), str(maker.directory)])
     assert sorted(map(str, both.drop("segment").collect())) == before
     fill_more = maker.engine.tubes["orders"]
+    maker.commit()
+    committed = maker.log.last_lsn
     for number in range(300):
         maker.put(fill_more, "x" * 100 + str(number))
         maker.turn()
+        if number == 0:
+            # Of the open segment what is committed, and not again what is there.
+            for records in (committed - sealed, 0):
+                done = compact.run(spark, [str(maker.directory)], str(archive), include_open=True)
+                found = done[str(maker.directory)]
+                assert (found["node"], found["records"]) == (node, records)
+                assert found["to_lsn"] == committed
     maker.close()
     again = compact.run(spark, [str(maker.directory)], str(archive))
     assert again[str(maker.directory)]["records"] > 0
     both = read_log(spark, [str(archive), str(maker.directory)])
-    assert both.select("lsn").distinct().count() == maker.log.last_lsn
+    lsns = both.agg(F.count_distinct("lsn"), F.max("lsn")).first()
+    assert tuple(lsns) == (maker.log.last_lsn, maker.log.last_lsn)
+    alone = read_log(spark, [str(maker.directory)], fromLsn=committed)
+    assert both.where(f"lsn >= {committed}").count() == alone.count() == 301
     narrow = read_log(spark, [str(archive)], ["lsn"], fromLsn=10, toLsn=19, tubes="orders")
     wanted = both.where("lsn between 10 and 19 and tube = 'orders'")
     assert narrow.count() == wanted.count() > 0
