@@ -169,7 +169,8 @@ def test_one_changed_byte_harms_nobody_else(raw: bytes, at: int, byte: int) -> N
     assert plainly(found[-1]) == (7, PING, {}, None)
     read = read_packet(damaged[5:] if damaged[0] == 0xCE else damaged[1:])
     if found[1][1] == MALFORMED or read[1] != MALFORMED:
-        assert plainly(found[1]) == plainly(read)
+        # As text: the byte may have made a NaN, which equals nothing, itself included.
+        assert repr(plainly(found[1])) == repr(plainly(read))
     else:
         assert found[1][1] in (CALL, CALL_16, EVAL)
 
