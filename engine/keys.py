@@ -7,7 +7,7 @@ of a temporary tube stay on this node, as its tasks do. Puts without a key never
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
@@ -64,6 +64,12 @@ class KeyIndex(Index):
         self.by_moment.add((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]))
         if self.timer is None or row[KEY_EXPIRES] < self.timer[0]:
             self._set_timer()
+
+    def added_many(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self.by_moment.update((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]) for row in rows)
+            if self.timer is None or self.by_moment[0][0] < self.timer[0]:
+                self._set_timer()
 
     def removed(self, row: Row) -> None:
         self.by_moment.remove((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]))
@@ -278,11 +284,37 @@ def new_among(tube: Tube, items: list[Keyed]) -> tuple[int, int]:
 
 def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:
     """Store those of a batch that are new: (their rows, the ids of all in the batch's order)."""
-    rows: list[Row] = []
-    ids: list[int] = []
-    for data, key, window_us, opts in items:
-        known = find(tube, key)
-        if known is None:
-            rows.append(insert(tube, data, key, window_us, opts))
-        ids.append(rows[-1][0] if known is None else known[KEY_TASK])
-    return rows, ids
+    engine = tube.engine
+    space, now, tube_id = engine.keys.of(tube), engine.now, tube.id
+    known = space.rows
+    fresh: list[Keyed] = []
+    at_of: dict[str, int] = {}
+    #: Of each: the id it is known by, or where it stands among the new ones.
+    places: list[tuple[int | None, int]] = []
+    for item in items:
+        key = item[1]
+        if key:
+            row = known.get((tube_id, key))
+            if row is not None and row[KEY_EXPIRES] > now:
+                places.append((row[KEY_TASK], 0))
+                continue
+            if key in at_of:
+                places.append((None, at_of[key]))
+                continue
+            at_of[key] = len(fresh)
+        places.append((None, len(fresh)))
+        fresh.append(item)
+    if not fresh:
+        return [], [known_id for known_id, _ in places if known_id is not None]
+    if len(fresh) == 1 or any(opts and "headers" in opts for _, _, _, opts in fresh):
+        rows = [insert(tube, *item) for item in fresh]
+    else:
+        rows = tube.driver.put_many([(data, opts) for data, _, _, opts in fresh], now)
+        found: list[Row] = []
+        for row, (_, key, window_us, _) in zip(rows, fresh, strict=True):
+            if key:
+                if (tube_id, key) in known:
+                    space.delete((tube_id, key))
+                found.append((tube_id, key, row[0], now + window_us))
+        space.insert_each(found)
+    return rows, [rows[at][0] if task is None else task for task, at in places]

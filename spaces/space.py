@@ -129,6 +129,21 @@ class Space:
         if not self.temporary:
             store.ops.append((INSERT, self.id, row))  # type: ignore[union-attr]
 
+    def insert_each(self, rows: list[Row]) -> None:
+        """Add rows with keys of their own, which must be free: an op each, one pass an index."""
+        key_of, store = self.key_of, self.store
+        assert key_of is not None
+        assert store is not None
+        for row in rows:
+            key = key_of(row)
+            assert key not in self.rows, f"space {self.name}: key {key!r} is taken"
+            self.rows[key] = row
+            store.undo.append((self, key, None))
+        for index in self.indexes:
+            index.added_many(rows)
+        if not self.temporary:
+            store.ops += [(INSERT, self.id, row) for row in rows]
+
     def update(self, key: Any, old: Row, new: Row, op: tuple[Any, ...]) -> None:
         """Replace `old` by `new`; `op` is the SET that says the same (see `set_op`)."""
         self.rows[key] = new
