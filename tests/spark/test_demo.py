@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from pipeline import checks, demo
+from pipeline import audit, checks, demo
 from pipeline.events import read_log
 from tests.console.conftest import browser_path
 
@@ -28,7 +28,7 @@ def test_two_nodes_under_load_a_switch_and_a_kill_are_judged_ok(spark: Any, tmp_
     assert (tmp_path / "history" / "history.json").exists()
     # The same logs, and a client that was told of a task nobody ever put.
     told.write_text(told.read_text() + json.dumps({**puts[0], "task_id": 10**9}) + "\n")
-    log = read_log(spark, paths[:1], ["tube", "task_id", "operation"])
+    log = read_log(spark, paths[:1], audit.columns())
     lost = checks.check_clients(log, spark.read.json(str(told))).collect()
     assert [(row["check"], row["task"]) for row in lost] == [("lost_put", 10**9)]
 
