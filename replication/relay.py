@@ -84,6 +84,8 @@ class Relay:
         self.window_bytes = window_bytes
         self.read_bytes_max = read_bytes
         self.in_flight_bytes = 0
+        #: What comes next is larger than the room left: reading it again would not help.
+        self._lacks_room = False
         self.sent_frames = self.sent_bytes = 0
         self.reason = ""
         self.mode = Mode.LIVE if from_lsn == tail_lsn + 1 else Mode.CATCH_UP
@@ -134,6 +136,8 @@ class Relay:
         """How many bytes the next portion may have; 0 while the window is full."""
         if not self.in_flight_bytes:
             return self.read_bytes_max
+        if self._lacks_room:
+            return 0
         room = self.window_bytes - self.in_flight_bytes
         # Small portions cost a look into the log each: wait until it is worth one.
         return min(self.read_bytes_max, room) if room * 4 >= self.read_bytes_max else 0
@@ -150,6 +154,7 @@ class Relay:
             if header.last_lsn < self.next_lsn:
                 continue
             if self.in_flight_bytes and self.in_flight_bytes + len(data) > self.window_bytes:
+                self._lacks_room = True
                 break
             part = data
             if header.first_lsn < self.next_lsn:
@@ -242,6 +247,7 @@ class Relay:
         flight = self._flight
         while flight and flight[0][0] <= self.acked_lsn:
             size = flight.popleft()[1]
+            self._lacks_room = False
             self.in_flight_bytes -= size
             self._owed_bytes = max(self.in_flight_bytes, self._owed_bytes - size)
 

@@ -83,6 +83,19 @@ def test_one_frame_larger_than_the_window_still_passes() -> None:
     assert lsns(relay.feed([frame(12, 1, 500), frame(13, 1, 500)])) == [12]
 
 
+def test_a_frame_that_lacks_room_is_not_read_again_before_a_confirmation() -> None:
+    size = len(frame(11, 1, 100)[1])
+    relay = Relay(11, 20, Pulse(0), window_bytes=4 * size, read_bytes=2 * size)
+    assert lsns(relay.feed([frame(lsn, 1, 100) for lsn in (11, 12)])) == [11, 12]
+    assert relay.wants_read() == 13
+    assert relay.feed([frame(13, 1, 500)]) == []
+    assert relay.wants_read() is None
+    relay.ack(Ack(TERM, 11, 11), 0)
+    assert relay.wants_read() == 13
+    relay.ack(Ack(TERM, 12, 12), 0)
+    assert lsns(relay.feed([frame(13, 1, 500)])) == [13]
+
+
 def test_a_portion_may_overlap_start_early_or_have_a_gap() -> None:
     relay = Relay(13, 20, Pulse(0))
     assert relay.wants_read() == 13
