@@ -102,5 +102,7 @@ $(VENV)/.product: pyproject.toml | $(BIN)/python
 # Once for both: what tests need includes what the product does.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo 'installing what product and tests need'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[test]'
+	@# pip would do it with one core. Some files are templates and not meant to compile.
+	@$(BIN)/python -W ignore -m compileall -qq -j 2 $(VENV)/lib || true
 	@touch $(VENV)/.product $@
