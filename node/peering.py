@@ -68,7 +68,7 @@ class Peering:
         self.feeds: list[Feed] = []
         self.following = False
         #: When, by the log's clock, a master was last known to reign.
-        self.master_alive_us = 0
+        self.master_alive_us = role.storage.last_time_us
         self.source = Source(self)
         self.replica = Replica(self)
         self.window_bytes = self.settings.replication.window_bytes

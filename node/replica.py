@@ -168,6 +168,7 @@ class Replica:
             ) from error
         engine.lsn = last_lsn
         engine.now = max(engine.now, time_us)
+        self.peering.master_alive_us = max(self.peering.master_alive_us, time_us)
         core.term, core.term_id = term.number, term.id
         self.log.applied(last_lsn)
         self.wal.appended(data, last_lsn)

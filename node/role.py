@@ -204,6 +204,7 @@ class RoleKeeper:
                 self.flush()
             case fx.StopDrivers():
                 engine.stop()
+                self.links.master_alive_us = max(self.links.master_alive_us, self.now())
             case fx.WakeWaiters():
                 engine.wake_all(core.read_only_error())
             case fx.Drain():
@@ -226,9 +227,9 @@ class RoleKeeper:
         The record is memory's business until the turn ends; only the segment is begun here.
         """
         engine, queue = self.core.engine, self.settings.queue
-        alive = max(engine.now, self.links.master_alive_us)
         engine.now = max(engine.now, self.now())
-        engine.frozen_us = max(0, engine.now - alive)
+        # Not since `engine.now` as it was: calls move it on, served or not.
+        engine.frozen_us = max(0, engine.now - self.links.master_alive_us)
         self._begin_term(term)
         said = queue.model_fields_set
         # What the configuration leaves out stays as the last call of queue.cfg made it.

@@ -106,3 +106,25 @@ def test_waiting_workers_are_told_at_once(tmp_path: Path) -> None:
         waiting._socket.settimeout(5)
         assert b"read-only instance" in waiting._socket.recv(4096)
         assert time.monotonic() - began < 4
+
+
+def test_time_without_a_master_does_not_count_however_busy_the_nodes_are(tmp_path: Path) -> None:
+    with pair(tmp_path, "--in-replicaset", "--ttr", "1") as nodes:
+        worker = nodes.a.connect()
+        worker.call("queue.create_tube", "jobs", "fifo")
+        session = worker.call("queue.identify").data[0]
+        worker.call("queue.tube.jobs:put", "one")
+        task = worker.call("queue.tube.jobs:take", 0).data[0]
+        worker.close()
+        nodes.a.switch_to(nodes.b)
+        assert nodes.b.role(read_only=True)[0] == 200
+        # Longer than the ttr, and both nodes are called all the time.
+        others = [nodes.a.connect(), nodes.b.connect()]
+        began = time.monotonic()
+        while time.monotonic() - began < 2:
+            for one in others:
+                assert one.call("queue.tube.jobs:peek", task[0]).data[0][1] == b"t"
+        assert nodes.a.role(read_only=False)[0] == 200
+        worker = nodes.a.connect()
+        assert worker.call("queue.identify", session).data == [session]
+        assert worker.call("queue.tube.jobs:ack", task[0]).data[0][1] == b"-"
