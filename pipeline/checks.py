@@ -96,7 +96,10 @@ def check_tasks(happened: DataFrame, from_start: bool | Column, gone: DataFrame)
 
 
 def with_put(happened: DataFrame) -> DataFrame:
-    """Adds what the put said: put_ttr, put_ttl, queue, rank; and whether the ttl cut the ttr."""
+    """Adds what the put said: put_ttr, put_ttl, queue, rank; and whether the ttl cut the ttr.
+
+    queue: "" where the tube has none; NULL where the put is not in the log.
+    """
     order = Window.partitionBy("tube", "task").orderBy("lsn")
     running = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
@@ -108,7 +111,10 @@ def with_put(happened: DataFrame) -> DataFrame:
         .withColumn("put_ttr", of_put("ttr"))
         .withColumn("put_us", of_put("us"))
         .withColumn("put_ttl", of_put("ttl"))
-        .withColumn("queue", F.coalesce(of_put("utube"), F.lit("")))
+        .withColumn(
+            "queue",
+            F.when(F.col("put_us").isNotNull(), F.coalesce(of_put("utube"), F.lit(""))),
+        )
         .withColumn("rank", F.coalesce(of_put("pri"), F.lit(0)))
         .withColumn("short", F.col("us") >= F.col("put_us") + F.col("put_ttl"))
     )
@@ -126,7 +132,7 @@ def check_queues(happened: DataFrame) -> DataFrame:
     until = F.coalesce("next_lsn", F.lit(2**62))
     before = queue.rowsBetween(Window.unboundedPreceding, -1)
     placed = (
-        known.where(F.col("op") == TAKE)
+        known.where((F.col("op") == TAKE) & F.col("queue").isNotNull())
         .withColumn("until", until)
         .select(
             "*",

@@ -266,6 +266,23 @@ def test_two_equal_logs_are_sound_and_every_task_is_counted(spark: Any, three: P
     assert counts["tasks"] == sum(counts[name] for name in ends)
 
 
+def test_tasks_whose_puts_left_the_log_are_not_taken_for_one_sub_queue(
+    spark: Any, tmp_path: Path
+) -> None:
+    maker = LogMaker(tmp_path / "a")
+    maker.open_term()
+    tube = maker.tube("hosts", "utube")
+    for number in range(3):
+        maker.put(tube, number, utube=f"u{number}")
+    maker.turn()
+    puts = maker.log.last_lsn
+    assert [maker.take(tube) for _ in range(3)] == [0, 1, 2]
+    maker.turn()
+    maker.close()
+    verdict = audit.judge(log_of(spark, maker.directory).where(F.col("lsn") > puts))
+    assert (verdict.counts["tasks"], verdict.broken) == (3, {})
+
+
 def test_two_unequal_logs_are_told_apart_below_the_commit_lsn(spark: Any, three: Path) -> None:
     log = log_of(spark, three / "a", three / "c")
     found = audit.judge(log)
