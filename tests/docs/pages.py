@@ -198,6 +198,15 @@ class Terminal:
             found = re.search(re.escape(mark) + rb"(\d+)>>\n", self.output)
         return int(found[1]) if found else None
 
+    def _running(self, jobs: Path) -> list[str]:
+        """What the shell's children are, and what they do, as far as /proc tells."""
+        found = [] if self.process.poll() is None else ["a shell that is gone"]
+        for job in jobs.read_text().split() if jobs.exists() else ():
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{job}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(f"{words}({Path(f'/proc/{job}/wchan').read_text()})")
+        return found
+
     def interrupt(self, seconds: float) -> None:
         """Ctrl-C: the newest job of the shell. Returns when it has ended; its last words pass."""
         pid = self.process.pid
@@ -206,7 +215,8 @@ class Terminal:
         deadline = time.monotonic() + seconds
         # Pressed again when it met a command that was ending anyway, with another one behind it.
         while mark not in self.output:
-            assert time.monotonic() < deadline, "Ctrl-C does not end it"
+            if time.monotonic() > deadline:
+                raise AssertionError(f"Ctrl-C does not end {self._running(jobs)}: {self.output!r}")
             for job in jobs.read_text().split()[-1:]:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(int(job), signal.SIGINT)
