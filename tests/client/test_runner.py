@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -62,8 +63,12 @@ def run(node: Member, tmp_path: Path) -> Iterator[Run]:
 
 
 def first_lines(runner: subprocess.Popen[str], count: int) -> list[str]:
+    """Byte by byte: what a buffer read ahead would be lost to `communicate`."""
     assert runner.stdout is not None
-    return [runner.stdout.readline() for _ in range(count)]
+    fd, found = runner.stdout.fileno(), b""
+    while found.count(b"\n") < count and (byte := os.read(fd, 1)):
+        found += byte
+    return found.decode().splitlines(keepends=True)
 
 
 def drained(runner: subprocess.Popen[str]) -> tuple[str, str]:

@@ -153,6 +153,8 @@ class Terminal:
             cwd=directory,
             env=environment,
             start_new_session=True,
+            # Whoever started the tests in the background left Ctrl-C ignored: not so a terminal.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.output = b""
         self.seen = 0
