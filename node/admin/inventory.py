@@ -41,8 +41,8 @@ class TubeStatus:
     """One tube. None where it is not known: counting would take long, or the type keeps no times.
 
     done: tasks gone for good since the start. dead_letters_of: tubes whose dead letters come here.
-    wait_seconds, processing_seconds: means over the
-    last minute by Little's law (tasks in the state divided by the rate at which they leave it).
+    wait_seconds, processing_seconds: means over the last minute by Little's law (tasks in the
+    state divided by the rate at which they leave it).
     """
 
     name: str

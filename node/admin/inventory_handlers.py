@@ -55,10 +55,7 @@ class InventoryHandlers:
             query.integer("limit", 50, 1, values.PAGE_MAX),
         )
         query.end()
-        try:
-            return _answer(self.backend.inventory.tasks(wanted))
-        except values.UnknownTube as error:
-            raise _unknown(error) from None
+        return _answer(self.backend.inventory.tasks(wanted))
 
     async def sessions(self, request: web.Request) -> web.Response:
         query = Query(request)
@@ -78,25 +75,15 @@ class InventoryHandlers:
 
     async def change_tasks(self, request: web.Request) -> web.Response:
         order = _order(await read_body(request, TASKS, self.config.body_s))
-        try:
-            return _answer(await self.backend.inventory.change_tasks(order))
-        except values.UnknownTube as error:
-            raise _unknown(error) from None
+        return _answer(await self.backend.inventory.change_tasks(order))
 
     async def change_tube(self, request: web.Request) -> web.Response:
         order = _tube_order(await read_body(request, TUBE, self.config.body_s))
-        try:
-            return _answer(await self.backend.inventory.change_tube(order))
-        except values.UnknownTube as error:
-            raise _unknown(error) from None
+        return _answer(await self.backend.inventory.change_tube(order))
 
 
 def _answer(value: Any) -> web.Response:
     return web.json_response(asdict(value))
-
-
-def _unknown(error: values.UnknownTube) -> Exception:
-    return invalid(error.field, str(error), "the name of a tube, see /v1/tubes")
 
 
 def _order(body: dict[str, Any]) -> values.TasksOrder:

@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from node.admin.backend import NeedsForce, Refused, Unavailable, UnknownNode
+from node.admin.inventory import UnknownTube
 
 PROBLEM_JSON = "application/problem+json"
 URN = "urn:tandemq:problem:"
@@ -94,6 +95,8 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem("refused", error.reason, more)
     if isinstance(error, UnknownNode):
         return invalid("to", str(error), list(error.known))
+    if isinstance(error, UnknownTube):
+        return invalid(error.field, str(error), "the name of a tube, see /v1/tubes")
     if isinstance(error, Unavailable):
         headers = {"Retry-After": str(error.retry_after_s)}
         return Problem("unavailable", error.reason, None, headers)
