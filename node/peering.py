@@ -105,6 +105,10 @@ class Peering:
         """A rewind left nothing here: all is in rescue files until somebody feeds this node."""
         return self.blank and bool(rescue_names(self.storage.disk))
 
+    def reigned_until(self, moment_us: int) -> None:
+        """A master is known to have lived at this moment of the log's clock."""
+        self.master_alive_us = max(self.master_alive_us, moment_us)
+
     def hello_cluster(self) -> bytes:
         return NO_CLUSTER if self.blank else self.cluster_id
 

@@ -75,7 +75,7 @@ class Replica:
         if self.peering.following and link.applier.feeding and link.writable and offset is not None:
             self.peering.clock.follow(offset)
             assert link.beat is not None
-            self.peering.master_alive_us = max(self.peering.master_alive_us, link.beat.clock_us)
+            self.peering.reigned_until(link.beat.clock_us)
 
     def harmless(self, decision: object) -> bool:
         """Whether a node that reigns may hear of it."""
@@ -168,7 +168,7 @@ class Replica:
             ) from error
         engine.lsn = last_lsn
         engine.now = max(engine.now, time_us)
-        self.peering.master_alive_us = max(self.peering.master_alive_us, time_us)
+        self.peering.reigned_until(time_us)
         core.term, core.term_id = term.number, term.id
         self.log.applied(last_lsn)
         self.wal.appended(data, last_lsn)

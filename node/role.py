@@ -204,7 +204,7 @@ class RoleKeeper:
                 self.flush()
             case fx.StopDrivers():
                 engine.stop()
-                self.links.master_alive_us = max(self.links.master_alive_us, self.now())
+                self.links.reigned_until(self.now())
             case fx.WakeWaiters():
                 engine.wake_all(core.read_only_error())
             case fx.Drain():
