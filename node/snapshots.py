@@ -84,7 +84,7 @@ class Snapshots:
                 if core.term != term:
                     term = core.term
                     writer.add_term(core.engine.store.lineage[-1])
-                writer.add_frame(frame)
+                writer.add_frames(frame)
                 end = last_lsn
             except StorageError as error:
                 failed = error

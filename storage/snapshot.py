@@ -127,20 +127,16 @@ class SnapshotWriter:
         self._block(TERM_MAGIC, list(term))
         self._terms.add(term[0])
 
-    def add_frame(self, frame: bytes) -> None:
-        """A log frame committed meanwhile; must continue the one before, or the start LSN.
+    def add_frames(self, frames: bytes) -> None:
+        """Log frames committed meanwhile; must continue those before, or the start LSN."""
+        at = 0
+        while at < len(frames):
+            header = decode_header(frames, at)
+            end = at + HEADER_SIZE + header.length
+            self._add_one(header, frames[at:end])
+            at = end
 
-        Several at once, one behind the other, are added one by one.
-        """
-        header = decode_header(frame)
-        size = HEADER_SIZE + header.length
-        if size < len(frame):
-            at = 0
-            while at < len(frame):
-                size = HEADER_SIZE + decode_header(frame, at).length
-                self.add_frame(frame[at : at + size])
-                at += size
-            return
+    def _add_one(self, header: FrameHeader, frame: bytes) -> None:
         if header.first_lsn != self._next_lsn or header.term not in self._terms:
             raise StorageError(
                 self._name,

@@ -163,10 +163,10 @@ def small_snapshot(disk: Disk, meta: Meta, start_lsn: int = 0) -> str:
     writer.add_rows(1024, [[1, "r", b"\xc0"], [2, "t", b"\xc4\x01x"]])
     first = start_lsn + 1
     records = [record(number) for number in range(first, first + 3)]
-    writer.add_frame(encode_frame(records, 1, TERM_1.id, first, first - 1))
+    writer.add_frames(encode_frame(records, 1, TERM_1.id, first, first - 1))
     second = next_term(TERM_1, first + 3)
     writer.add_term(second)
     writer.add_rows(1024, [[3, "r", b"\xc3"]])
     more = [term_record(second), record(first + 4)]
-    writer.add_frame(encode_frame(more, 2, second.id, first + 3, first + 2))
+    writer.add_frames(encode_frame(more, 2, second.id, first + 3, first + 2))
     return writer.finish(first + 4, EPOCH_US)

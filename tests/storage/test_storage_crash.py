@@ -69,7 +69,7 @@ class Machine:
         self.log.append(frame, first, first + count - 1, records[-1][0])
         self.records += [plain(one) for one in records]
         if self.writer is not None:
-            self.writer.add_frame(frame)
+            self.writer.add_frames(frame)
 
     def sync(self, _: int) -> None:
         self.durable = max(self.durable, self.log.sync())

@@ -87,7 +87,7 @@ def test_a_decoded_snapshot_encodes_to_the_same_bytes() -> None:
                 writer.add_term(term)
             case ("frame", frame, records):
                 term_id = terms[frame.term].id
-                writer.add_frame(
+                writer.add_frames(
                     encode_frame(records, frame.term, term_id, frame.first_lsn, frame.commit_lsn)
                 )
             case ("end", end):

@@ -72,7 +72,7 @@ def test_recovery_gives_its_content_leniently_and_then_the_log() -> None:
     header = SnapshotHeader(CLUSTER, NODE, (TERM_1,), 3)
     writer = SnapshotWriter(writing.disk, header)
     writer.add_catalogue([])
-    writer.add_frame(writing.frames[1])
+    writer.add_frames(writing.frames[1])
     writer.add_rows(512, [[1, "x"]])
     name = writer.finish(6, EPOCH_US)
     writing.log.close()
@@ -116,9 +116,9 @@ def test_frames_must_continue_and_belong_to_known_terms() -> None:
     disk = MemoryDisk()
     writer = SnapshotWriter(disk, HEADER)
     with pytest.raises(StorageError, match="at LSN 12, due is 11"):
-        writer.add_frame(encode_frame([record(12)], 1, TERM_1.id, 12, 0))
+        writer.add_frames(encode_frame([record(12)], 1, TERM_1.id, 12, 0))
     with pytest.raises(StorageError, match=r"frame of term 2 .* of terms \[1\]"):
-        writer.add_frame(encode_frame([record(11)], 2, b"2" * 16, 11, 0))
+        writer.add_frames(encode_frame([record(11)], 2, b"2" * 16, 11, 0))
     with pytest.raises(StorageError, match="ends at LSN 10, not 11"):
         writer.finish(11, EPOCH_US)
 
