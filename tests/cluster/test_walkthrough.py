@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tarantool
@@ -17,14 +18,19 @@ def state(member: Member) -> bytes:
     return found
 
 
+def taken(worker: Any, driver: str) -> tuple[Any, Any]:
+    """The worker's session and the one task of the new tube `jobs`, which it holds."""
+    worker.call("queue.create_tube", "jobs", driver)
+    session = worker.call("queue.identify").data[0]
+    worker.call("queue.tube.jobs:put", "one")
+    return session, worker.call("queue.tube.jobs:take", 0).data[0]
+
+
 def test_states_and_a_task_in_hand_across_a_flip(tmp_path: Path) -> None:
     with pair(tmp_path, *SHARED) as nodes:
         assert (state(nodes.a), state(nodes.b)) == (b"RUNNING", b"INIT")
         worker = nodes.a.connect()
-        worker.call("queue.create_tube", "jobs", "fifottl")
-        session = worker.call("queue.identify").data[0]
-        worker.call("queue.tube.jobs:put", "one")
-        task = worker.call("queue.tube.jobs:take", 0).data[0]
+        session, task = taken(worker, "fifottl")
         report = nodes.a.switch_to(nodes.b)
         assert [step["outcome"] for step in report["steps"]] == ["done", "done"]
         assert (state(nodes.a), state(nodes.b)) == (b"WAITING", b"RUNNING")
@@ -44,10 +50,7 @@ def test_states_and_a_task_in_hand_across_a_flip(tmp_path: Path) -> None:
 def test_a_worker_gone_longer_than_ttr_loses_its_task(tmp_path: Path) -> None:
     with pair(tmp_path, "--in-replicaset", "--ttr", "1") as nodes:
         worker = nodes.a.connect()
-        worker.call("queue.create_tube", "jobs", "fifo")
-        session = worker.call("queue.identify").data[0]
-        worker.call("queue.tube.jobs:put", "one")
-        task = worker.call("queue.tube.jobs:take", 0).data[0]
+        session, task = taken(worker, "fifo")
         nodes.a.switch_to(nodes.b)
         worker = nodes.b.connect()
         assert worker.call("queue.tube.jobs:peek", task[0]).data[0][1] == b"t"
@@ -66,9 +69,7 @@ def test_without_a_session_to_claim_it_a_task_is_released_at_promotion(
 ) -> None:
     with pair(tmp_path, *flags) as nodes:
         worker = nodes.a.connect()
-        worker.call("queue.create_tube", "jobs", "utube")
-        worker.call("queue.tube.jobs:put", "one")
-        task = worker.call("queue.tube.jobs:take", 0).data[0]
+        _, task = taken(worker, "utube")
         nodes.a.switch_to(nodes.b)
         assert nodes.b.connect().call("queue.tube.jobs:take", 0).data == [task]
 
@@ -111,10 +112,7 @@ def test_waiting_workers_are_told_at_once(tmp_path: Path) -> None:
 def test_time_without_a_master_does_not_count_however_busy_the_nodes_are(tmp_path: Path) -> None:
     with pair(tmp_path, "--in-replicaset", "--ttr", "1") as nodes:
         worker = nodes.a.connect()
-        worker.call("queue.create_tube", "jobs", "fifo")
-        session = worker.call("queue.identify").data[0]
-        worker.call("queue.tube.jobs:put", "one")
-        task = worker.call("queue.tube.jobs:take", 0).data[0]
+        session, task = taken(worker, "fifo")
         worker.close()
         nodes.a.switch_to(nodes.b)
         assert nodes.b.role(read_only=True)[0] == 200
