@@ -168,9 +168,9 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
         if state.get("open"):
             open_before = spark.read.parquet(str(home / state["open"]))
             happened = with_birth(happened.select(*NARROW).unionByName(open_before.select(*NARROW)))
+        name = f"run={last:020d}"
         with kept(happened):
-            counts = _write(home, f"run={last:020d}", happened, cleared(log))
-    name = f"run={last:020d}"
+            counts = _write(home, name, happened, cleared(log))
     aside = home / (STATE_FILE + ".new")
     aside.write_text(json.dumps({"lsn": last, "open": f"open/{name}"}) + "\n")
     os.replace(aside, home / STATE_FILE)
