@@ -165,18 +165,22 @@ async def _busy_flips(a: Member, b: Member, count: int) -> tuple[list[float], in
     """The same under puts, takes and acks; and how many calls had an unknown outcome."""
     history = History()
     guide = Guide({"a": a.port, "b": b.port}, 30.0)
-    seconds = count * 1.0 + 2
+    # Enough for a machine on which a flip with its pause takes three seconds.
+    seconds = count * 3.0
     urls = [f"https://host{n % 997}.example/{n}" for n in range(int(RATE / 3 * seconds * 2))]
     plan = TeamPlan(tube="busy", rate=RATE / 3, put_seconds=seconds, fetch_seconds=0.0)
     team = Team(guide, history, plan)
     await team.create_tube()
     crowd = asyncio.create_task(team.run(urls))
     began = []
+    await asyncio.sleep(0.6)
     for old, new in _turns(a, b, count):
-        await asyncio.sleep(0.6)
         await until("in step", lambda old=old, new=new: in_step(new, old), (old, new))
         began.append((time.monotonic_ns(), new.name))
         await asyncio.to_thread(old.client().switchover, new.name)
+        # Also the last one has a put that tells when the new node served.
+        await asyncio.sleep(0.6)
+    team.enough()
     await crowd
     await guide.close()
     found = []

@@ -158,6 +158,7 @@ class Team:
         self._position = 0
         self._slot = 0.0
         self._done = asyncio.Event()
+        self._enough = False
         self._last_progress = time.monotonic()
 
     async def create_tube(self) -> None:
@@ -190,6 +191,10 @@ class Team:
                     producers.create_task(self._produce(iter(share), deadline))
             group.create_task(self._watch())
 
+    def enough(self) -> None:
+        """Put no further URL; `run` ends when those that were put are processed."""
+        self._enough = True
+
     async def _watch(self) -> None:
         """All is put: it is over when the tube is empty, or when nothing moves any more."""
         while time.monotonic() - self._last_progress < self._plan.patience_seconds:
@@ -207,7 +212,7 @@ class Team:
         seat = Seat(self._guide)
         for url, host in share:
             await self._in_turn()
-            if time.monotonic() > deadline:
+            if self._enough or time.monotonic() > deadline:
                 break
             put = Put(self._position, url, host, Outcome.UNKNOWN)
             self._position += 1
