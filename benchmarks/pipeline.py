@@ -135,8 +135,11 @@ class Bench:
             # Asked for its text now: it lives in the JVM, which ends below.
             raise RuntimeError(f"{plain(error)}: {str(error)[:600]}") from None
         finally:
-            gateway = session.sparkContext._gateway
+            context = type(session.sparkContext)
+            gateway = context._gateway
             session.stop()
+            # Else the next session would look for this one's JVM.
+            context._gateway = context._jvm = None
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait(60)
