@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pipeline.faststart import DAEMON, spark_home
 from tandemq.spark import register
 
 if TYPE_CHECKING:
@@ -134,8 +135,11 @@ def build_session(
         # What spark-submit was told comes first.
         told = SparkConf()
         settings = {key: value for key, value in settings.items() if not told.contains(key)}
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with spark_home("" if submitted else master or "local[*]") as own_workers:
+        if own_workers:
+            settings["spark.python.daemon.module"] = DAEMON
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
     register(session)
     return session

@@ -41,7 +41,8 @@ from tandemq.spark.groups import json_of
 from tandemq.spark.logs import ArrowDisk, Part, Wanted, plan
 
 MODES = ("FAILFAST", "PERMISSIVE")
-
+#: What a Python worker was forked from.
+DAEMONS = ("pyspark.daemon", "tandemq.spark.daemon")
 
 _settled: set[bool] = set()
 
@@ -54,7 +55,7 @@ def settle() -> None:
     """
     compiled = "tandemq.spark.compiled" in sys.modules
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if compiled not in _settled and getattr(spec, "name", "") == "pyspark.daemon":
+    if compiled not in _settled and getattr(spec, "name", "") in DAEMONS:
         _settled.add(compiled)
         gc.freeze()
 
