@@ -6,10 +6,10 @@ and are made up when somebody reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from model.record import DELETE, DELETE_MANY, INSERT, INSERT_MANY
+from model.record import DELETE, DELETE_MANY, INSERT, INSERT_MANY, Op
 from spaces.index import GroupIndex, Index
 from spaces.space import ADDED, CHANGED, IndexShape, Row, Space
 
@@ -26,6 +26,8 @@ class CatalogueIndex(Index):
     """Tells the engine which rows of a space come and go, on whichever road they do."""
 
     __slots__ = ("appears", "emptied", "goes", "rows")
+
+    alone = False
 
     def __init__(
         self,
@@ -141,6 +143,29 @@ class TakenSpace(Space):
         store.undo.append((self, key, row))
         if not self.temporary:
             store.ops.append((DELETE, TAKEN_ID, key))
+
+    def replay(self, ops: Sequence[Op]) -> Op | None:
+        rows, groups = self.rows, self.by_session
+        for op in ops:
+            code, fields = op[0], op[2]
+            key = (fields[0], fields[1])
+            if code == DELETE:
+                if key not in rows:
+                    return op
+                session = rows.pop(key)[3]
+                group = groups[session]
+                del group[key]
+                if not group:
+                    del groups[session]
+            elif code == INSERT and key not in rows:
+                rows[key] = row = (*fields,)
+                if row[3] in groups:
+                    groups[row[3]][key] = None
+                else:
+                    groups[row[3]] = {key: None}
+            elif (unfit := super().replay((op,))) is not None:
+                return unfit
+        return None
 
     def clear(self) -> None:
         self.by_session.clear()

@@ -7,7 +7,7 @@ An index keeps only keys and finds rows through its space; nothing here changes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from spaces.space import Row, Space
@@ -20,11 +20,16 @@ ID_MASK = (1 << ID_BITS) - 1
 class Index:
     """What a space calls after each change, when `space.rows` shows it already.
 
+    alone: it looks at no other space and no other space's index looks at what it keeps, so that
+    changes of several spaces may come in any order.
+
     Rows are the tuples before and after. The `_many` calls come after all rows have changed, so
     an index must not conclude from a row it was not told of yet.
     """
 
     __slots__ = ()
+
+    alone: ClassVar[bool] = True
 
     def attach(self, space: Space) -> None:
         """Called once, when the space joins a store and before its first row."""

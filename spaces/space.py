@@ -17,6 +17,7 @@ from model.record import (
     SET,
     SET_MANY,
     TRUNCATE,
+    Op,
 )
 
 if TYPE_CHECKING:
@@ -58,10 +59,11 @@ class Space:
     id: number, unique for ever in one cluster; name: what SELECT finds it by.
     format: (field name, type) pairs; raw: the field that holds raw MessagePack, if any.
     key: number of the primary key's field, or a function from row to key for composite ones.
-    temporary: neither logged nor shipped.
+    temporary: neither logged nor shipped. alone: no index looks beyond this space.
     """
 
     __slots__ = (
+        "alone",
         "driver",
         "format",
         "id",
@@ -93,6 +95,7 @@ class Space:
         self.name = name
         self.format = tuple(fields)
         self.indexes = tuple(indexes)
+        self.alone = all(index.alone for index in self.indexes)
         self.shapes = tuple(shapes)
         self.temporary = temporary
         self.raw = raw
@@ -261,6 +264,38 @@ class Space:
                 return
         for row in rows:
             self.put(row)
+
+    def replay(self, ops: Sequence[Op]) -> Op | None:
+        """INSERT, SET and DELETE ops of records, in order; gives the first that does not fit."""
+        rows, indexes = self.rows, self.indexes
+        fresh: list[Row] = []
+        for op in ops:
+            code, key = op[0], op[2]
+            if code == INSERT:
+                fresh.append((*key,))
+                continue
+            if fresh:
+                self.put_all(fresh)
+                fresh = []
+            if type(key) is list:
+                key = (*key,)
+            if key not in rows:
+                return op
+            if code == SET:
+                old = rows[key]
+                fields = [*old]
+                for at in range(3, len(op), 2):
+                    fields[op[at]] = op[at + 1]
+                rows[key] = new = (*fields,)
+                for index in indexes:
+                    index.changed(old, new)
+            else:
+                old = rows.pop(key)
+                for index in indexes:
+                    index.removed(old)
+        if fresh:
+            self.put_all(fresh)
+        return None
 
     def discard(self, key: Any) -> bool:
         """Remove a row if it is there, leaving no trail; tells whether it was."""

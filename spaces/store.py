@@ -33,6 +33,8 @@ from spaces.space import ADDED, Row, Space
 SPACE_ID_FIRST = 1024
 #: In the space's place of a MARK: space ids below the mark are spent.
 STORE_ITSELF = 0
+#: What nearly every record is made of: changes of single rows.
+_ROW_OPS = frozenset((INSERT, SET, DELETE))
 #: Timers of spaces carry the space's id; smaller numbers are the engine's own timers.
 Factory = Callable[[int, str, str, dict[str, Any], bool], Space]
 
@@ -124,35 +126,37 @@ class Store:
     # -- records coming in -----------------------------------------------------------------------
 
     def apply_all(self, records: Sequence[Record]) -> None:
-        """Apply the ops of records that follow each other, as `apply` does.
+        """Apply the ops of records that follow each other; leaves what `apply` of each would.
 
-        A row of puts into one space is one pass over each of its indexes.
+        Spaces that know nothing of each other get theirs one space after the other, which is what
+        a replica's time goes into; everything else waits for that.
         """
-        apply = self.apply
-        space_id = 0
-        rows: list[Row] = []
+        spaces = self.spaces
+        runs: dict[int, list[Op]] = {}
         for record in records:
-            ops = record[3]
-            if len(ops) == 1 and (op := ops[0])[0] == INSERT:
-                if op[1] != space_id:
-                    if rows:
-                        self._put_all(space_id, rows)
-                        rows = []
-                    space_id = op[1]
-                rows.append((*op[2],))
-                continue
-            if rows:
-                self._put_all(space_id, rows)
-                rows = []
-            apply(ops)
-        if rows:
-            self._put_all(space_id, rows)
+            for op in record[3]:
+                space_id = op[1]
+                if op[0] in _ROW_OPS:
+                    if space_id in runs:
+                        runs[space_id].append(op)
+                        continue
+                    if space_id in spaces and spaces[space_id].alone:
+                        runs[space_id] = [op]
+                        continue
+                if runs:
+                    self._replay(runs)
+                    runs = {}
+                self.apply((op,))
+        if runs:
+            self._replay(runs)
 
-    def _put_all(self, space_id: int, rows: list[Row]) -> None:
-        space = self.spaces.get(space_id)
-        if space is None:
-            raise ApplyError(f"space {space_id} is unknown")
-        space.put_all(rows)
+    def _replay(self, runs: dict[int, list[Op]]) -> None:
+        for space_id, ops in runs.items():
+            space = self.spaces[space_id]
+            unfit = space.replay(ops)
+            if unfit is not None:
+                todo = "to delete" if unfit[0] == DELETE else "to set fields of"
+                raise ApplyError(f"space {space.name}: no row {_key(unfit[2])!r} {todo}")
 
     def apply(self, ops: Sequence[Op], lenient: bool = False) -> None:
         """Apply one record's ops. `lenient`: rows may be missing (inside a fuzzy snapshot).

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.system_spaces import CatalogueIndex, taken_space
 from model.record import (
     CREATE,
     DELETE,
@@ -229,38 +230,114 @@ def record(*ops: Op) -> Record:
     return 0, 26, None, list(ops)
 
 
+#: What a step does to a row of a space; `lost` names one that is not there.
+STEPS = ("put", "put", "put", "set", "set", "delete", "delete", "many", "term", "lost")
+SESSIONS = (b"one", b"two")
+
+
+def step(space: int, at: int, what: str, held: dict[Any, Row]) -> Op:
+    """One op of a record as it comes off the wire; `held` keeps the rows each space then has."""
+    row: list[Any] = [at, ["r", "t", "!"][at % 3], b"x"]
+    if space == 514:
+        row = [7, at, 1, SESSIONS[at % 2], 99]
+    composite = space in (514, 600)
+    key: Any = row[:2] if composite else at
+    known = (space, str(key))
+    if what == "term":
+        return [TERM, 1024, bytes([at]) * 16, None, 1, "a", False]
+    if what == "many":
+        held[known] = ()
+        return [INSERT_MANY, space, [row]]
+    if what == "put" or (known not in held and what != "lost"):
+        held[known] = ()
+        return [INSERT, space, row]
+    if what == "set":
+        change: list[Any] = [3, b"three"] if space == 514 else [1, "rt!"[(at + 1) % 3]]
+        return [SET, space, key, *([2, b"y"] if space == 600 else [*change, 2, b"z"])]
+    held.pop(known, None)
+    return [DELETE, space, key]
+
+
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from([1024, 1025, 600]),
-            st.lists(st.integers(0, 9), min_size=1, max_size=6),
-            st.booleans(),
+        st.lists(
+            st.tuples(
+                st.sampled_from([1024, 1024, 1025, 600, 514]),
+                st.integers(0, 6),
+                st.sampled_from(STEPS),
+            ),
+            min_size=1,
+            max_size=3,
         ),
-        max_size=8,
+        max_size=20,
     )
 )
 def test_records_applied_together_leave_what_they_leave_one_by_one(
-    runs: list[tuple[int, list[int], bool]],
+    changes: list[list[tuple[int, int, str]]],
 ) -> None:
-    """Puts in order, out of order, repeated, into spaces of both kinds, with a delete between."""
+    """Changes of every kind in spaces of every kind, up to one that does not fit."""
+    held: dict[Any, Row] = {}
     records = [record(CREATED), record((CREATE, 1025, "more", "fifo", {}, 0))]
-    for space, ids, rising in runs:
-        new = range(ids[0], ids[0] + len(ids)) if rising else ids
-        rows = [(at, ["r", "t", "!"][at % 3], b"x") for at in new]
-        records += [record([INSERT, space, list(row)]) for row in rows]
-        key: Any = rows[-1][:2] if space == 600 else rows[-1][0]
-        records.append(record([DELETE, space, key]))
+    records += [record(*(step(*change, held) for change in one)) for one in changes]
     together, single = new_store(), new_store()
-    together.apply_all(records)
+    for store in (together, single):
+        store.add(taken_space())
+    refusals: list[list[str]] = [[], []]
+    try:
+        together.apply_all(records)
+    except ApplyError as error:
+        refusals[0].append(str(error))
     for one in records:
-        single.apply(one[3])
+        try:
+            single.apply(one[3])
+        except ApplyError as error:
+            refusals[1].append(str(error))
+            break
+    assert bool(refusals[0]) == bool(refusals[1])
+    if refusals[0]:
+        return
+    assert together.lineage == single.lineage
     for space_id, space in single.spaces.items():
         other = together.spaces[space_id]
         assert (list(other.rows.items()), other.next_id) == (
             list(space.rows.items()),
             space.next_id,
         )
+    assert together.spaces[514].by_session == single.spaces[514].by_session  # type: ignore[attr-defined]
     together.check()
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        ([SET, 1024, 9, 1, "t"], "space jobs: no row 9 to set fields of"),
+        ([DELETE, 1024, 9], "space jobs: no row 9 to delete"),
+        ([DELETE, 514, [7, 9]], "space _queue_taken_2: no row (7, 9) to delete"),
+        ([SET, 600, [1, "r"], 1, "t"], "space pairs: no row (1, 'r') to set fields of"),
+    ],
+)
+def test_a_change_of_a_row_that_is_not_there_is_refused_by_name(op: Op, reason: str) -> None:
+    store = new_store()
+    store.add(taken_space())
+    with pytest.raises(ApplyError) as refused:
+        store.apply_all([record(CREATED), record([INSERT, 1024, [1, "r"]]), record(op)])
+    assert str(refused.value) == reason
+
+
+def test_what_looks_beyond_its_space_is_told_of_changes_in_their_order() -> None:
+    store, told = Store(build), []
+    watched = Space(
+        601, "watched", FIELDS, indexes=(CatalogueIndex(lambda _r: told.append(jobs()), print),)
+    )
+    store.add(watched)
+
+    def jobs() -> list[int]:
+        return list(store.by_name["jobs"].rows)
+
+    rows = [[INSERT, 1024, [at, "r"]] for at in range(3)]
+    news = [[INSERT, 601, [at, "r"]] for at in range(2)]
+    store.apply_all([record(CREATED), record(rows[0], news[0]), record(rows[1], news[1], rows[2])])
+    assert told == [[0], [0, 1]]
 
 
 def test_a_put_into_a_space_that_is_not_there_is_refused_behind_what_came_before() -> None:
