@@ -165,12 +165,11 @@ def close_soon(transport: Any) -> None:
     asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
 
 
-#: A read that follows the one before within so many seconds is followed by a rest of so many.
-BUSY_SECONDS, REST_SECONDS = 0.001, 0.002
-
-
+#: A read that follows the one before within so many seconds is followed by a rest, of so many
+#: seconds at least and at most, that should gather so many bytes.
+BUSY_SECONDS, SHORTEST_REST, LONGEST_REST, REST_BYTES = 0.001, 0.002, 0.005, 32 << 10
 #: A read of so many bytes is of a backlog: go on at once.
-RESTLESS_BYTES = 65_536
+RESTLESS_BYTES = 64 << 10
 
 
 class PeerSocket(asyncio.Protocol):
@@ -186,6 +185,7 @@ class PeerSocket(asyncio.Protocol):
         self._gone = False
         self._rests = rests
         self._busy_until = 0.0
+        self._pause = SHORTEST_REST
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -219,16 +219,17 @@ class PeerSocket(asyncio.Protocol):
         else:
             self.link.receive(data)
             if self._rests and len(data) < RESTLESS_BYTES:
-                self._rest()
+                self._rest(len(data))
 
-    def _rest(self) -> None:
+    def _rest(self, size: int) -> None:
         """While much comes, read every few milliseconds only: what came meanwhile costs less."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now < self._busy_until and not self._gone and not self.transport.is_closing():
+            self._pause = min(max(self._pause * REST_BYTES / size, SHORTEST_REST), LONGEST_REST)
             self.transport.pause_reading()
-            loop.call_later(REST_SECONDS, self._read_on)
-            now += REST_SECONDS
+            loop.call_later(self._pause, self._read_on)
+            now += self._pause
         self._busy_until = now + BUSY_SECONDS
 
     def _read_on(self) -> None:
