@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from model.record import Span
-from node.pace import Pace, on_this_machine
+from node.pace import FLIGHT_BYTES, Pace, on_this_machine
 from replication.codec import MessageDecoder, encode
 from replication.messages import (
     AGAIN,
@@ -223,6 +223,9 @@ class Feed(Link):
         if (lsn := relay.wants_read()) is not None:
             size, pace = relay.read_bytes, self._pace
             if pace is not None:
+                if relay.in_flight_bytes >= FLIGHT_BYTES:
+                    # Its next confirmation asks again.
+                    return
                 size = pace.portion(self.peering.wal.bytes_written, self.peering.mono(), size)
                 if not size:
                     # The next write, confirmation or tick asks again.

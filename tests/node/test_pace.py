@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from node.pace import (
+    BUSY_US,
     FLOOR_BYTES,
     PORTION_BYTES,
-    RATIO,
+    RATIO_PERCENT,
     SAVED_BYTES,
     WINDOW_US,
     Pace,
@@ -37,9 +40,20 @@ def test_a_trickle_slows_nothing_down() -> None:
     assert fed(200, 1_000, 1)[1] == 999 * MOST
 
 
-def test_while_clients_write_it_gets_a_multiple_of_what_they_add_and_a_floor() -> None:
-    written, sent = fed(5_000, 1_000, 10)
-    assert abs(sent / (RATIO * written + 10 * FLOOR_BYTES) - 1) < 0.05
+@pytest.mark.parametrize(
+    ("each_ms", "share"), [(4_000, FLOOR_BYTES), (20_000, 20_000_000 * RATIO_PERCENT // 100)]
+)
+def test_while_clients_write_it_gets_somewhat_more_than_they_add_or_a_floor(
+    each_ms: int, share: int
+) -> None:
+    written, sent = fed(each_ms, 1_000, 10)
+    assert abs(sent / (10 * share) - 1) < 0.05
+    assert sent > written
+
+
+def test_a_pause_that_is_but_a_hiccup_changes_nothing() -> None:
+    written, sent = fed(1_000_000, BUSY_US // 2, 10)
+    assert written < sent < 1.05 * (written * RATIO_PERCENT // 100 + 10 * FLOOR_BYTES)
 
 
 def test_once_they_pause_everything_may_go_again() -> None:
@@ -48,7 +62,7 @@ def test_once_they_pause_everything_may_go_again() -> None:
     for _ in range(SAVED_BYTES // MOST):
         pace.sent(MOST)
     assert pace.portion(SECOND, WINDOW_US + 1_000, MOST) == 0
-    assert pace.portion(SECOND, 2 * WINDOW_US, MOST) == MOST
+    assert pace.portion(SECOND, WINDOW_US + BUSY_US, MOST) == MOST
 
 
 def test_a_burst_of_writes_is_not_saved_up() -> None:
