@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from drivers.base import Driver
 from engine import arguments, attempts, expiry, keys, room
 from engine.clients import PENDING, Client, _Sentinel
 from model.errors import failure, not_taken, task_not_found
@@ -35,9 +36,10 @@ def put_many(
     driver = tube.driver
     keyed = None
     if common is not None or [1 for item in items if item[1] is not None]:
-        items = [(data, _merge(tube, common, opts)) for data, opts in items]
-        for _, opts in items:
-            driver.check_put(opts)
+        items = _with_options(tube, common, items)
+        if type(driver).check_put is not Driver.check_put:
+            for _, opts in items:
+                driver.check_put(opts)
         if any(keys.has_key(opts) for _, opts in items):
             keyed = keys.split_many(items)
     if driver.capacity:
@@ -60,6 +62,21 @@ def put_many(
     if tube.waiters:
         engine.woken.append(tube)
     return ids
+
+
+def _with_options(
+    tube: Tube, common: dict[str, Any] | None, items: list[tuple[bytes, Any]]
+) -> list[tuple[bytes, dict[str, Any] | None]]:
+    """A batch with its options checked, the common ones among them."""
+    if common is not None:
+        return [(data, _merge(tube, common, opts)) for data, opts in items]
+    known, others = tube.put_options, arguments.task_options
+    return [
+        (data, opts)
+        if type(opts) is dict and opts and known.issuperset(opts)
+        else (data, others(opts, known))
+        for data, opts in items
+    ]
 
 
 def _merge(tube: Tube, common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:

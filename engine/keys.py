@@ -8,6 +8,7 @@ of a temporary tube stay on this node, as its tasks do. Puts without a key never
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
@@ -47,12 +48,17 @@ def _key_of(row: Row) -> tuple[int, str]:
 
 
 class KeyIndex(Index):
-    """Keys by the moment they end. Only the earliest has a timer: keys need not be punctual."""
+    """Keys by the moment they end. Only the earliest has a timer: keys need not be punctual.
 
-    __slots__ = ("by_moment", "space", "timer", "timers")
+    A batch's keys end at one moment: `held` has for each either its one key or a dict of them, in
+    the order they came.
+    """
+
+    __slots__ = ("held", "moments", "space", "timer", "timers")
 
     def __init__(self) -> None:
-        self.by_moment: SortedList = SortedList()
+        self.held: dict[int, tuple[int, str] | dict[tuple[int, str], None]] = {}
+        self.moments: SortedList = SortedList()
         self.timer: tuple[int, int, int] | None = None
 
     def attach(self, space: Space) -> None:
@@ -61,48 +67,84 @@ class KeyIndex(Index):
         self.timers = space.store.timers
 
     def added(self, row: Row) -> None:
-        self.by_moment.add((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]))
-        if self.timer is None or row[KEY_EXPIRES] < self.timer[0]:
-            self._set_timer()
+        moment, key = row[KEY_EXPIRES], (row[KEY_TUBE], row[KEY_TEXT])
+        there = self.held.get(moment)
+        if there is None:
+            self.held[moment] = key
+            self._new(moment)
+        elif type(there) is dict:
+            there[key] = None
+        else:
+            self.held[moment] = {there: None, key: None}  # type: ignore[dict-item]
 
     def added_many(self, rows: Sequence[Row]) -> None:
-        if rows:
-            self.by_moment.update((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]) for row in rows)
-            if self.timer is None or self.by_moment[0][0] < self.timer[0]:
-                self._set_timer()
+        if len({row[KEY_EXPIRES] for row in rows}) != 1:
+            super().added_many(rows)
+            return
+        moment = rows[0][KEY_EXPIRES]
+        keys = dict.fromkeys([row[:KEY_TASK] for row in rows])
+        there = self.held.get(moment)
+        if type(there) is dict:
+            there.update(keys)
+        elif there is None:
+            self.held[moment] = keys
+            self._new(moment)
+        else:
+            self.held[moment] = {there: None, **keys}  # type: ignore[dict-item]
+
+    def _new(self, moment: int) -> None:
+        self.moments.add(moment)
+        if self.timer is None or moment < self.timer[0]:
+            self._set_timer()
 
     def removed(self, row: Row) -> None:
-        self.by_moment.remove((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]))
-        if self.timer is not None and row[KEY_EXPIRES] == self.timer[0]:
+        moment = row[KEY_EXPIRES]
+        there = self.held[moment]
+        if type(there) is dict:
+            del there[row[KEY_TUBE], row[KEY_TEXT]]
+            if there:
+                return
+        del self.held[moment]
+        self.moments.remove(moment)
+        if self.timer is not None and moment == self.timer[0]:
             self._set_timer()
 
     def cleared(self) -> None:
-        self.by_moment.clear()
+        self.held.clear()
+        self.moments.clear()
         self._set_timer()
 
     def _set_timer(self) -> None:
         if self.timer is not None:
             self.timers.discard(self.timer)
         self.timer = None
-        if self.by_moment:
-            self.timer = (self.by_moment[0][0], TIMER_KEYS, self.space.id)
+        if self.moments:
+            self.timer = (self.moments[0], TIMER_KEYS, self.space.id)
             self.timers.add(self.timer)
 
     def due(self, now: int) -> list[tuple[int, str]]:
         """Keys that have ended, at most FORGET_MAX, earliest first."""
         found: list[tuple[int, str]] = []
-        for expires, tube_id, key in self.by_moment.islice(0, FORGET_MAX):
-            if expires > now:
+        for moment in self.moments:
+            if moment > now or len(found) == FORGET_MAX:
                 break
-            found.append((tube_id, key))
+            there = self.held[moment]
+            if type(there) is dict:
+                found += islice(there, FORGET_MAX - len(found))
+            else:
+                found.append(there)  # type: ignore[arg-type]
         return found
 
     def check(self) -> None:
-        rows = self.space.rows.values()
-        wanted = sorted((row[KEY_EXPIRES], row[KEY_TUBE], row[KEY_TEXT]) for row in rows)
-        assert list(self.by_moment) == wanted
+        wanted: dict[int, set[tuple[int, str]]] = {}
+        for row in self.space.rows.values():
+            wanted.setdefault(row[KEY_EXPIRES], set()).add(_key_of(row))
+        held = {moment: {*there} if type(there) is dict else {there}
+                for moment, there in self.held.items()}  # fmt: skip
+        assert held == wanted
+        assert list(self.moments) == sorted(wanted)
         mine = [e for e in self.timers if e[1] == TIMER_KEYS and e[2] == self.space.id]
-        assert mine == ([(wanted[0][0], TIMER_KEYS, self.space.id)] if wanted else [])
+        assert mine == ([(self.moments[0], TIMER_KEYS, self.space.id)] if wanted else [])
 
 
 def _keys_space(space_id: int, name: str, temporary: bool) -> Space:
@@ -187,10 +229,14 @@ def split(opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
         raise failure(f"Invalid value of key: expected a string, got {lua_type(key)}")
     if not 0 < len(key.encode("utf-8", "surrogateescape")) <= KEY_BYTES_MAX:
         raise failure(f"Invalid value of key: expected 1 to {KEY_BYTES_MAX} bytes")
+    return key, _window_us(window), rest or None
+
+
+def _window_us(window: Any) -> int:
     window_us = duration_us("window", WINDOW_S if window is None else window)
     if not window_us:
         raise failure(f"Invalid value of window: {window} (expected seconds above 0)")
-    return key, window_us, rest or None
+    return window_us
 
 
 def has_key(opts: Any) -> bool:
@@ -270,7 +316,28 @@ Keyed = tuple[bytes, str, int, dict[str, Any] | None]
 
 def split_many(items: Iterable[tuple[bytes, dict[str, Any] | None]]) -> list[Keyed]:
     """A batch as (payload, key, window in µs, other options)."""
-    return [(data, *(split(opts) if opts else ("", 0, None))) for data, opts in items]
+    found: list[Keyed] = []
+    windows: dict[int | None, int] = {}
+    for data, opts in items:
+        if not opts:
+            found.append((data, "", 0, None))
+            continue
+        key, window = opts.get("key"), opts.get("window")
+        if (
+            # Nothing but a plain key and whole seconds, as nearly always.
+            len(opts) == 1 + ("window" in opts)
+            and type(key) is str
+            and (window is None or type(window) is int)
+            and 0 < len(key) <= KEY_BYTES_MAX
+            and key.isascii()
+        ):
+            window_us = windows.get(window)
+            if window_us is None:
+                window_us = windows[window] = _window_us(window)
+            found.append((data, key, window_us, None))
+        else:
+            found.append((data, *split(opts)))
+    return found
 
 
 def new_among(tube: Tube, items: list[Keyed]) -> tuple[int, int]:
@@ -284,9 +351,12 @@ def new_among(tube: Tube, items: list[Keyed]) -> tuple[int, int]:
 
 def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:
     """Store those of a batch that are new: (their rows, the ids of all in the batch's order)."""
-    engine = tube.engine
-    space, now, tube_id = engine.keys.of(tube), engine.now, tube.id
-    known = space.rows
+    tube_id, known = tube.id, tube.engine.keys.of(tube).rows
+    keys = [(tube_id, item[1]) for item in items]
+    if known.keys().isdisjoint(keys) and len(set(keys)) == len(items):
+        rows = _insert_new(tube, items)
+        return rows, [row[0] for row in rows]
+    now = tube.engine.now
     fresh: list[Keyed] = []
     at_of: dict[str, int] = {}
     #: Of each: the id it is known by, or where it stands among the new ones.
@@ -304,17 +374,26 @@ def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:
             at_of[key] = len(fresh)
         places.append((None, len(fresh)))
         fresh.append(item)
-    if not fresh:
-        return [], [known_id for known_id, _ in places if known_id is not None]
-    if len(fresh) == 1 or any(opts and "headers" in opts for _, _, _, opts in fresh):
-        rows = [insert(tube, *item) for item in fresh]
-    else:
-        rows = tube.driver.put_many([(data, opts) for data, _, _, opts in fresh], now)
-        found: list[Row] = []
-        for row, (_, key, window_us, _) in zip(rows, fresh, strict=True):
-            if key:
-                if (tube_id, key) in known:
-                    space.delete((tube_id, key))
-                found.append((tube_id, key, row[0], now + window_us))
-        space.insert_each(found)
+    rows = _insert_new(tube, fresh)
     return rows, [rows[at][0] if task is None else task for task, at in places]
+
+
+def _insert_new(tube: Tube, items: list[Keyed]) -> list[Row]:
+    """Store tasks whose keys, if they have any, do not hold and stand there once."""
+    others = [item[3] for item in items if item[3]]
+    if len(items) < 2 or any("headers" in opts for opts in others):
+        return [insert(tube, *item) for item in items]
+    space, now, tube_id = tube.engine.keys.of(tube), tube.engine.now, tube.id
+    rows = tube.driver.put_many([(item[0], item[3]) for item in items], now)
+    keys: list[Row] = []
+    for row, (_, key, window_us, _) in zip(rows, items, strict=True):
+        if key:
+            keys.append((tube_id, key, row[0], now + window_us))
+    known = space.rows
+    pairs = [row[:KEY_TASK] for row in keys]
+    if not known.keys().isdisjoint(pairs):
+        for pair in pairs:
+            if pair in known:
+                space.delete(pair)
+    space.insert_keyed(pairs, keys)
+    return rows

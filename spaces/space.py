@@ -132,21 +132,6 @@ class Space:
         if not self.temporary:
             store.ops.append((INSERT, self.id, row))  # type: ignore[union-attr]
 
-    def insert_each(self, rows: list[Row]) -> None:
-        """Add rows with keys of their own, which must be free: an op each, one pass an index."""
-        key_of, store = self.key_of, self.store
-        assert key_of is not None
-        assert store is not None
-        for row in rows:
-            key = key_of(row)
-            assert key not in self.rows, f"space {self.name}: key {key!r} is taken"
-            self.rows[key] = row
-            store.undo.append((self, key, None))
-        for index in self.indexes:
-            index.added_many(rows)
-        if not self.temporary:
-            store.ops += [(INSERT, self.id, row) for row in rows]
-
     def update(self, key: Any, old: Row, new: Row, op: tuple[Any, ...]) -> None:
         """Replace `old` by `new`; `op` is the SET that says the same (see `set_op`)."""
         self.rows[key] = new
@@ -187,6 +172,20 @@ class Space:
         keys = [row[0] for row in rows]
         self.rows.update(zip(keys, rows, strict=True))
         self.next_id = keys[-1] + 1
+        for index in self.indexes:
+            index.added_many(rows)
+        store.undo.append((self, ADDED, keys))
+        if not self.temporary:
+            store.ops.append((INSERT_MANY, self.id, rows))
+
+    def insert_keyed(self, keys: list[Any], rows: list[Row]) -> None:
+        """Add rows by keys that are no ids and must be free."""
+        if not rows:
+            return
+        store = self.store
+        assert store is not None
+        assert self.rows.keys().isdisjoint(keys), f"space {self.name}: a key is taken"
+        self.rows.update(zip(keys, rows, strict=True))
         for index in self.indexes:
             index.added_many(rows)
         store.undo.append((self, ADDED, keys))

@@ -190,8 +190,7 @@ def split_put_many(args: bytes) -> tuple[list[tuple[bytes, Any]], Any]:
         if count:
             if not _is_array(args, reader.tell() - base):
                 raise QueueError(ER_ILLEGAL_PARAMS, "put_many: argument #1 should be an array")
-            numbers = range(1, reader.read_array_header() + 1)
-            items.extend(_read_item(reader, args, base, number) for number in numbers)
+            items = _read_items(reader, args, base, reader.read_array_header())
         common_at = common_end = reader.tell() - base
         if count > 1:
             reader.skip()
@@ -243,8 +242,47 @@ def _plain_items(args: bytes) -> list[tuple[bytes, Any]] | None:
     return items if at == len(args) else None
 
 
-def _read_item(reader: Unpacker, args: bytes, base: int, number: int) -> tuple[bytes, Any]:
-    """One `[payload]` or `[payload, options]` at the reader's position."""
+def _read_items(reader: Unpacker, args: bytes, base: int, count: int) -> list[tuple[bytes, Any]]:
+    """So many items at the reader's position."""
+    payloads, options = [], []
+    header, skip, tell = reader.read_array_header, reader.skip, reader.tell
+    at = tell() - base
+    for number in range(1, count + 1):
+        if args[at : at + 1] == b"\x92":  # as nearly always
+            header()
+            skip()
+            middle = tell() - base
+            skip()
+            end = tell() - base
+            payloads.append(args[at + 1 : middle])
+            options.append(args[middle:end])
+        else:
+            payload, raw = _read_item(reader, args, base, number)
+            payloads.append(payload)
+            options.append(raw)
+            end = tell() - base
+        at = end
+    return list(zip(payloads, _options_of(options), strict=True))
+
+
+def _options_of(raws: list[bytes]) -> list[Any]:
+    """`_options` of each; in one go where most differ, as keys do."""
+    if len(set(raws)) > len(raws) >> 1 > 1:
+        for raw in raws:
+            if len(raw) > PLAIN_DEPTH_MAX:
+                check_nesting(raw, PLAIN_DEPTH_MAX)
+        together = b"\xdd" + len(raws).to_bytes(4, "big") + b"".join(raws)
+        try:
+            values = _decode(together)
+        except UNREADABLE:
+            pass  # one by one says what is wrong
+        else:
+            return [None if value == {} or value == [] else value for value in values]
+    return [_options(raw) for raw in raws]
+
+
+def _read_item(reader: Unpacker, args: bytes, base: int, number: int) -> tuple[bytes, bytes]:
+    """One `[payload]` or `[payload, options]` at the reader's position; options nil if left out."""
     width = 0
     if _is_array(args, reader.tell() - base):
         width = reader.read_array_header()
@@ -256,9 +294,9 @@ def _read_item(reader: Unpacker, args: bytes, base: int, number: int) -> tuple[b
     reader.skip()
     end = reader.tell() - base
     if width == 1:
-        return args[start:end], None
+        return args[start:end], b"\xc0"
     reader.skip()
-    return args[start:end], _options(args[end : reader.tell() - base])
+    return args[start:end], args[end : reader.tell() - base]
 
 
 def _is_array(data: bytes, at: int) -> bool:

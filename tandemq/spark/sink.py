@@ -144,8 +144,8 @@ class Writing:
     def _payloads(self, part: pa.RecordBatch) -> list[Any]:
         if "payload" not in self.names:
             names = [name for name in self.names if name not in (*PUT_COLUMNS, "tube")]
-            rows: list[Any] = part.select(names).to_pylist()
-            return [{key: _plain(value) for key, value in row.items()} for row in rows]
+            columns = [_plain_values(part[name]) for name in names]
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         values = part["payload"].to_pylist()
         if pa.types.is_binary(part["payload"].type):
             return [msgpack.unpackb(value, strict_map_key=False) for value in values]
@@ -194,6 +194,18 @@ class Writing:
             "resent": sum(one.resent for one in there),
         }
         Path(self.values["summary"]).write_text(json.dumps(counts) + "\n")
+
+
+def _plain_values(column: pa.Array) -> list[Any]:
+    """A column's values as MessagePack has them."""
+    kind = column.type
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not column.null_count:
+        found: list[Any] = column.to_numpy().tolist()
+        return found
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_string(kind) or pa.types.is_primitive(kind) and not pa.types.is_temporal(kind):
+        return values
+    return [_plain(value) for value in values]
 
 
 def _plain(value: Any) -> Any:
