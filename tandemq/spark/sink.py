@@ -203,7 +203,7 @@ def _plain_values(column: pa.Array) -> list[Any]:
         found: list[Any] = column.to_numpy().tolist()
         return found
     values: list[Any] = column.to_pylist()
-    if pa.types.is_string(kind) or pa.types.is_primitive(kind) and not pa.types.is_temporal(kind):
+    if pa.types.is_string(kind) or (pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)):
         return values
     return [_plain(value) for value in values]
 

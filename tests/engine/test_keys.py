@@ -9,6 +9,7 @@ from engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 from engine import admin, batches
 from engine.clients import NIL, PENDING
+from engine.keys import KeyIndex
 from engine.tube import Tube
 from model.errors import QueueError
 
@@ -81,6 +82,33 @@ def test_many_keys_end_in_few_records() -> None:
     bench.pass_time(5)
     assert not bench.engine.keys.logged.rows
     assert len(bench.log) - before == 3
+    assert_replica_agrees(bench)
+
+
+def test_keys_of_one_moment_are_one_op_and_end_together() -> None:
+    bench, tube = bench_with()
+    put(bench, tube, b"single", key="z", window=5)
+    items = [(b"x", {"key": key, "window": 5}) for key in "cab"]
+    bench.call(batches.put_many, tube, bench.worker(), items)
+    assert len(bench.log[-1][3]) == 2, "tasks and keys"
+    index = bench.engine.keys.logged.indexes[0]
+    assert isinstance(index, KeyIndex)
+    end = bench.engine.now + 5_000_000
+    bench.pass_time(1)
+    bench.call(batches.put_many, tube, bench.worker(), [(b"y", {"key": "a"}), (b"y", {"key": "d"})])
+    assert index.due(end - 1) == []
+    assert index.due(end) == [(tube.id, key) for key in "zcab"]
+    assert index.due(end + 3_600_000_000)[4:] == [(tube.id, "d")]
+    assert_replica_agrees(bench)
+    bench.pass_time(4)
+    assert [key for _, key in bench.engine.keys.logged.rows] == ["d"]
+    # Ended, not cleaned yet, and put again in a batch with a new one.
+    bench.engine.now += 3_600_000_000
+    bench.call(batches.put_many, tube, bench.worker(), [(b"y", {"key": "d"}), (b"y", {"key": "e"})])
+    assert [(row[1], row[2]) for row in bench.engine.keys.logged.rows.values()] == [
+        ("d", 5),
+        ("e", 6),
+    ]
     assert_replica_agrees(bench)
 
 

@@ -179,6 +179,25 @@ def test_put_many_refused(raw: bytes, code: int) -> None:
     assert split_put_many(b"\x91\x91\x91\x07") == ([(b"\x07", None)], None)
 
 
+def test_put_many_with_options_that_differ() -> None:
+    options = [{"key": f"k{n}", "window": n} for n in range(5)]
+    options += [{}, [], None, {"key": "x" * 200}, {"a": [1, {"b": [2]}]}, 7, False]
+    items = [[n, one] for n, one in enumerate(options)]
+    wanted = [one if one not in ({}, [], None) or one is False else None for one in options]
+    found, common = split_put_many(pack([items]))
+    assert common is None
+    assert found == [(pack(n), one) for n, one in enumerate(wanted)]
+    assert [type(one) for _, one in found] == [type(one) for one in wanted]
+    deep: object = 1
+    for _ in range(70):
+        deep = [deep]
+    for bad in (b"\x81\x90\x01", pack({"a": deep})):
+        raw = b"\x91\x94" + b"".join(b"\x92\x01\x81\xa1k" + pack(n) for n in range(3))
+        with pytest.raises(QueueError) as caught:
+            split_put_many(raw + b"\x92\x01" + bad)
+        assert caught.value.code == 20
+
+
 def test_put_many_names_the_item() -> None:
     with pytest.raises(QueueError, match="item 2 "):
         split_put_many(b"\x91\x92\x91\x01\x05")
