@@ -37,7 +37,7 @@ def put_many(
     keyed = None
     if common is not None or [1 for item in items if item[1] is not None]:
         items = _with_options(tube, common, items)
-        if type(driver).check_put is not Driver.check_put:
+        if getattr(type(driver), "check_put", None) is not Driver.check_put:
             for _, opts in items:
                 driver.check_put(opts)
         if any(keys.has_key(opts) for _, opts in items):

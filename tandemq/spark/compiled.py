@@ -44,6 +44,13 @@ NUMBERS = {
 }
 
 
+#: Columns for which the walk need not look into rows of tasks.
+LIGHT = {
+    "lsn", "time", "tube", "tube_type", "operation", "kind", "state_from", "session",
+    "term", "term_id", "node", "segment", "rescue", "retracted",
+}  # fmt: skip
+
+
 class GaveUp(Exception):
     """These frames are for plain Python."""
 
@@ -75,8 +82,11 @@ def _states() -> pa.Array:
 class Walker:
     """Turns frames of one part into Arrow columns."""
 
-    def __init__(self, part: Part, sessions: dict[bytes | None, str | None]) -> None:
+    def __init__(
+        self, part: Part, sessions: dict[bytes | None, str | None], columns: Sequence[str] = ()
+    ) -> None:
         self.part = part
+        self.light = bool(columns) and LIGHT.issuperset(columns)
         self.sessions = sessions
         self.spaces = dict(part.spaces)
         self.constants: dict[str, Any] = {}
@@ -112,7 +122,7 @@ class Walker:
         room = records + records // 8 + 64
         owners = np.empty(records, np.int64)
         buckets = 1 << (2 * records).bit_length()
-        where = np.array(bounds, np.int64)
+        where = np.array([*bounds, self.light], np.int64)
         places = (starts, firsts, counts)
         while True:
             table = np.full(buckets, -1, np.int64)
@@ -121,7 +131,7 @@ class Walker:
                 data, places, where, (self.ids, self.layouts), (table, owners), out
             )
             if state == k.DONE:
-                return Rows(self, raw, data, np.ascontiguousarray(out[:rows].T), owners[:known])
+                return Rows(self, raw, data, out[:rows].T, owners[:known])
             if state == k.UNKNOWN_SPACE:
                 self.spaces[space] = (f"#{space}", "")
                 self._tables()
@@ -237,7 +247,8 @@ class Rows:
         return _texts(found)
 
     def _bytes(self, column: int, kind: pa.DataType) -> pa.Array:
-        places, sizes = self.out[column], self.out[column + 1]
+        places = np.ascontiguousarray(self.out[column])
+        sizes = np.ascontiguousarray(self.out[column + 1])
         valid = places != k.NULL
         missing = self.count - int(np.count_nonzero(valid))
         if missing == self.count:
@@ -261,6 +272,7 @@ def _bits(valid: Any) -> pa.Buffer:
 
 
 def _numbers(values: Ints, kind: pa.DataType) -> pa.Array:
+    values = np.ascontiguousarray(values)
     valid = values != k.NULL
     missing = len(values) - int(np.count_nonzero(valid))
     bits = _bits(valid) if missing else None

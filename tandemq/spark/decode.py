@@ -102,7 +102,7 @@ class Decoder:
             return None
         from tandemq.spark.compiled import Walker
 
-        return Walker(self.part, self.sessions)
+        return Walker(self.part, self.sessions, self.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows in order of LSN. Raises `StorageError` naming file, byte and reason."""

@@ -183,13 +183,16 @@ def _owner(data, at, table, owners, known):
 
 
 @compiled
-def _begin(out, n, lsn, time, kind, what, slot, owner):
+def _begin(out, n, about, what, slot):
+    lsn, time, kind, owner, light = about
     out[n, LSN] = lsn
     out[n, TIME] = time
     out[n, KIND] = kind
     out[n, WHAT] = what
     out[n, SLOT] = slot
     out[n, OWNER] = owner
+    if light:
+        return
     for field in range(TASK, FIELDS):
         if field != OWNER:
             out[n, field] = NULL
@@ -200,10 +203,10 @@ def _op(data, at, end, op, layouts, out, about):
     """An op on tasks, from its third field on. (place behind it, lines made): negative, give up.
 
     A second value of -2 asks for more room. op: fields, code, tube, first line to fill. about: LSN,
-    time, kind and owner of the record.
+    time, kind and owner of the record, and whether tasks are looked into not at all.
     """
     fields, code, slot, n = op
-    lsn, time, kind, owner = about
+    light = about[4]
     room = out.shape[0]
     many = code >= INSERT_MANY
     what = code - INSERT_MANY + INSERT if many else code
@@ -214,10 +217,18 @@ def _op(data, at, end, op, layouts, out, about):
             return -1, -1
     if n + max(count, 1) > room:
         return -1, -2
+    if light:
+        for line in range(n, n + count):
+            _begin(out, line, about, what, slot)
+        for _ in range(fields - 2):
+            at = skip(data, at, end)
+            if at < 0:
+                return -1, -1
+        return at, count
     if what == INSERT:
         at = keys
         for line in range(n, n + count):
-            _begin(out, line, lsn, time, kind, what, slot, owner)
+            _begin(out, line, about, what, slot)
             at = _row(data, at, end, layouts, slot, out, line)
             if at < 0:
                 return -1, -1
@@ -229,7 +240,7 @@ def _op(data, at, end, op, layouts, out, about):
     behind = skip(data, at, end)
     if behind < 0:
         return -1, -1
-    _begin(out, n, lsn, time, kind, what, slot, owner)
+    _begin(out, n, about, what, slot)
     if what == SET:
         pairs = (fields - 3) >> 1
         if pairs < 1 or (fields - 3) & 1:
@@ -259,7 +270,6 @@ def _record(data, at, end, about, tubes, out, n):
     """The ops of one record. (state, place behind or space, lines so far)."""
     spaces, layouts = tubes
     start, noted, first = at, False, n
-    lsn, time, kind, owner = about
     found, ops, at = head(data, at, end)
     if found != ARRAY:
         return GIVE_UP, 0, n
@@ -282,7 +292,7 @@ def _record(data, at, end, about, tubes, out, n):
                     return GIVE_UP, 0, n
                 if n >= out.shape[0]:
                     return MORE_ROOM, 0, n
-                _begin(out, n, lsn, time, kind, np.int64(TRUNCATE), np.int64(-1), owner)
+                _begin(out, n, about, np.int64(TRUNCATE), np.int64(-1))
                 n += 1
             noted = noted or space == NOTES_ID
             at = skip(data, before, end)
@@ -300,7 +310,7 @@ def _record(data, at, end, about, tubes, out, n):
         if made < 0:
             return MORE_ROOM if made == -2 else GIVE_UP, 0, n
         n += made
-    if noted and not notes(data, start, end, first, out, n):
+    if noted and not about[4] and not notes(data, start, end, first, out, n):
         return GIVE_UP, 0, n
     return DONE, at, n
 
@@ -310,14 +320,15 @@ def walk(data, frames, bounds, tubes, sessions, out):
     """Rows of frame bodies. (how it ended, an unknown space, lines of `out`, sessions met).
 
     data: bodies one behind the other. frames: where each starts (and the last one ends), its first
-    LSN, its records. Records outside `bounds` are left out. tubes: space ids, ascending; a line of
+    LSN, its records. bounds: the first and the last LSN wanted, and 1 for no look into tasks: of
+    their lines LSN up to SLOT and OWNER are filled then. tubes: space ids, ascending; a line of
     `layouts` for each. sessions: -1s, a power of two above twice the records; room for the places
     of as many sessions. A record about no task: TRUNCATE, its own place as the payload's.
     """
     starts, firsts, counts = frames
     table, owners = sessions
     n, known = np.int64(0), np.int64(0)
-    room = out.shape[0]
+    room, light = out.shape[0], bounds[2] != 0
     for frame in range(len(counts)):
         at, end = starts[frame], starts[frame + 1]
         found, records, at = head(data, at, end)
@@ -344,7 +355,7 @@ def walk(data, frames, bounds, tubes, sessions, out):
                 return GIVE_UP, 0, n, known
             if kind < 0 or kind > 255:
                 return GIVE_UP, 0, n, known
-            about = (lsn, time, kind, owner)
+            about = (lsn, time, kind, owner, light)
             before = n
             state, at, n = _record(data, at, end, about, tubes, out, n)
             if state != DONE:
@@ -352,7 +363,7 @@ def walk(data, frames, bounds, tubes, sessions, out):
             if n == before:
                 if n >= room:
                     return MORE_ROOM, 0, n, known
-                _begin(out, n, lsn, time, kind, np.int64(TRUNCATE), np.int64(-1), owner)
+                _begin(out, n, about, np.int64(TRUNCATE), np.int64(-1))
                 n += 1
             if out[before, WHAT] == TRUNCATE:
                 out[before, PAYLOAD_AT] = start

@@ -96,6 +96,14 @@ def busy_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return maker.directory
 
 
+@pytest.mark.parametrize("how", [{}, {"operations": frozenset({"put", "ack"})}])
+def test_columns_that_need_no_look_into_tasks(busy_log: Path, how: dict[str, Any]) -> None:
+    columns = tuple(sorted(compiled.LIGHT))
+    walked, plain = rows(busy_log, True, columns, **how), rows(busy_log, False, columns, **how)
+    assert len(walked) > 100
+    assert sorted(map(str, walked)) == sorted(map(str, plain))
+
+
 def test_every_driver_and_operation(busy_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gave_up: list[compiled.GaveUp] = []
     monkeypatch.setattr(compiled.GaveUp, "__init__", lambda self: gave_up.append(self))
