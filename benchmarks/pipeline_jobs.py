@@ -21,7 +21,6 @@ GROWTH_MAX = 1.2 * TIMES
 def one_after_the_other(spark: Any, paths: list[str], out: Path) -> dict[str, float]:
     """Seconds of each job, fresh output. Raises `RuntimeError` when the log is not sound."""
     from pipeline import audit, history, report
-    from pipeline.events import read_log
 
     took: dict[str, float] = {}
 
@@ -33,10 +32,9 @@ def one_after_the_other(spark: Any, paths: list[str], out: Path) -> dict[str, fl
     now = time.perf_counter()
     history.run(spark, paths, str(out / "history"))
     now = lap("history", now)
-    report.run(spark, paths, str(out / "report"))
+    report.run(spark, paths, str(out / "report"), history=str(out / "history"))
     now = lap("report", now)
-    log = read_log(spark, paths, audit.columns(), rescue="true", mode="PERMISSIVE")
-    verdict = audit.judge(log)
+    verdict = audit.run(spark, paths)
     lap("audit", now)
     if not verdict.ok:
         raise RuntimeError(f"the audit of a sound log: {verdict.text()}")

@@ -11,25 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.events import (
-    ACK,
-    DEAD,
-    DELETE,
-    FINISH,
-    MOVE,
-    PUT,
-    RELEASE,
-    TAKE,
-    TTL,
-    TTR,
-)
+from pipeline.events import by_task
+from pipeline.rules import COUNT, SEEN, TAKEN, Rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Operations that may end a task.
-ENDS = (ACK, DELETE, TTL, FINISH, DEAD, MOVE)
 #: Records of one slice when LSNs are checked.
 SLICE = 200_000
 
@@ -53,105 +42,47 @@ def finding(
     ]
 
 
-def check_tasks(happened: DataFrame, from_start: bool | Column, gone: DataFrame) -> DataFrame:
-    """Rules about one task at a time. `from_start`: the log (of the row) begins with LSN 1."""
-    op, prev = F.col("op"), F.col("prev_op")
-    ended = F.coalesce("prev_ends", F.lit(False))
-    held = prev == TAKE
-    there = prev.isNotNull() & ~ended
-    swept = F.coalesce(
-        F.exists("cleared", lambda lsn: (lsn > F.col("prev_lsn")) & (lsn < F.col("lsn"))),
-        F.lit(False),
-    )
-    waited = F.col("us") - F.col("prev_us")
-    found = (
-        F.when((op == PUT) & there & ~swept, "put_twice")
-        .when((op != PUT) & prev.isNull() & F.lit(from_start), "unknown_task")
-        .when((op == ACK) & ended, "double_ack")
-        .when((op != PUT) & ended, "revived")
-        .when((op == TAKE) & held, "two_holders")
-        .when(op.isin(ACK, RELEASE, TTR) & there & ~held, "not_held")
-        .when((op == ACK) & held & (F.col("session") != F.col("prev_session")), "ack_by_other")
-        .when(F.col("ends") & ~op.isin(*ENDS), "vanished")
-        .when((op == TTL) & (prev == PUT) & (waited < F.col("prev_ttl")), "too_early")
-        .when((op == TTR) & held & (waited < F.col("put_ttr")) & ~F.col("short"), "too_early")
-    )
-    story = F.to_json(
-        F.struct(
-            F.col("op").alias("operation_code"),
-            "prev_op",
-            "prev_lsn",
-            "session",
-            "prev_session",
-            F.timestamp_micros("us").alias("time"),
-            F.timestamp_micros("prev_us").alias("prev_time"),
-        )
-    )
-    joined = happened.join(F.broadcast(gone), "tube", "left")
-    return (
-        joined.withColumn("check", found)
-        .where("check is not null")
-        .select(*finding(F.col("check"), story, F.col("tube"), F.col("task")))
-    )
+def looked_at(happened: DataFrame, rules: Rules, count: int = 0) -> DataFrame:
+    """Rows of `pipeline.rules.SEEN`, of events. count: see `by_task`."""
+    return by_task(happened, rules, from_arrow_schema(SEEN), count)
 
 
-def with_put(happened: DataFrame) -> DataFrame:
-    """Adds what the put said: put_ttr, put_ttl, queue, rank; and whether the ttl cut the ttr.
-
-    queue: "" where the tube has none; NULL where the put is not in the log.
-    """
-    order = Window.partitionBy("tube", "task").orderBy("lsn")
-    running = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-
-    def of_put(name: str) -> Column:
-        return F.last(F.when(F.col("op") == PUT, F.col(name)), ignorenulls=True).over(running)
-
-    return (
-        happened.withColumn("prev_ttl", F.when(F.col("prev_op") == PUT, of_put("ttl")))
-        .withColumn("put_ttr", of_put("ttr"))
-        .withColumn("put_us", of_put("us"))
-        .withColumn("put_ttl", of_put("ttl"))
-        .withColumn(
-            "queue",
-            F.when(F.col("put_us").isNotNull(), F.coalesce(of_put("utube"), F.lit(""))),
-        )
-        .withColumn("rank", F.coalesce(of_put("pri"), F.lit(0)))
-        .withColumn("short", F.col("us") >= F.col("put_us") + F.col("put_ttl"))
-    )
+def check_tasks(seen: DataFrame) -> DataFrame:
+    """Rules about one task at a time. seen: see `looked_at`."""
+    broken = seen.where(~F.col("check").isin(TAKEN, COUNT))
+    return broken.select(*finding(F.col("check"), F.col("evidence"), F.col("tube"), F.col("task")))
 
 
-def check_queues(happened: DataFrame) -> DataFrame:
+def check_queues(seen: DataFrame) -> DataFrame:
     """Rules about the order of a tube, or of each sub-queue where a tube has them."""
-    known = happened.where(
-        F.col("tube_type").isin("fifo", "fifottl", "limfifottl", "utube", "utubettl")
-    )
-    sub = F.col("tube_type").isin("utube", "utubettl")
-    queue = Window.partitionBy("tube", "queue").orderBy("lsn", "task")
+    queue = Window.partitionBy("queue").orderBy("lsn", "task")
     rank, last_rank = F.struct("rank", "task"), F.lag(F.struct("rank", "task")).over(queue)
-    # A holder lets go by whatever follows its take: both ends are in one row.
-    until = F.coalesce("next_lsn", F.lit(2**62))
     before = queue.rowsBetween(Window.unboundedPreceding, -1)
-    placed = (
-        known.where((F.col("op") == TAKE) & F.col("queue").isNotNull())
-        .withColumn("until", until)
-        .select(
-            "*",
-            last_rank.alias("last"),
-            F.lag("lsn").over(queue).alias("last_take"),
-            F.max(F.struct("until", "task")).over(before).alias("others"),
-        )
+    # A holder lets go by whatever follows its take: both ends are in one row.
+    placed = seen.where(F.col("check") == TAKEN).select(
+        "*",
+        last_rank.alias("last"),
+        F.lag("lsn").over(queue).alias("last_take"),
+        F.max(F.struct("until", "task")).over(before).alias("others"),
     )
-    broken = (F.col("last") > rank) & (F.col("last_take") > F.col("prev_lsn"))
-    due = F.to_json(F.struct("queue", "last", "last_take", F.col("prev_lsn").alias("due")))
-    overlap = sub & (F.col("others.until") > F.col("lsn")) & (F.col("others.task") != F.col("task"))
+    broken = (F.col("last") > rank) & (F.col("last_take") > F.col("due"))
+    other = F.col("others")
+    overlap = F.col("sub") & (other.until > F.col("lsn")) & (other.task != F.col("task"))
+    name = F.coalesce("utube", F.lit("")).alias("queue")
     # One pass over the takes finds both; a take may break both rules.
     both = F.array(
-        F.when(broken, F.struct(F.lit("order_break").alias("check"), due.alias("evidence"))),
+        F.when(
+            broken,
+            F.struct(
+                F.lit("order_break").alias("check"),
+                F.to_json(F.struct(name, "last", "last_take", "due")).alias("evidence"),
+            ),
+        ),
         F.when(
             overlap,
             F.struct(
                 F.lit("utube_overlap").alias("check"),
-                F.to_json(F.struct("queue", "others")).alias("evidence"),
+                F.to_json(F.struct(name, "others")).alias("evidence"),
             ),
         ),
     )

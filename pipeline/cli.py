@@ -134,16 +134,13 @@ def audit(
 ) -> None:
     """Check that nothing was lost, doubled or out of order. Exit code 1 when a rule is broken."""
     from pipeline import audit as job
-    from pipeline.events import read_log
 
     def judge(spark: Any) -> Any:
-        log = read_log(spark, paths, job.columns(), rescue="true", mode="PERMISSIVE")
         told = None
         if clients is not None:
             kind = "parquet" if clients.endswith(".parquet") or Path(clients).is_dir() else "json"
             told = spark.read.format(kind).load(clients)
-        upto = commit_lsn if commit_lsn is not None else job.common_commit(paths)
-        return job.judge(log, told, upto, 1000)
+        return job.run(spark, paths, told, commit_lsn)
 
     verdict = run(master, memory, judge)
     if rows is not None:
@@ -172,6 +169,10 @@ def report(
     field: Annotated[
         str | None, typer.Option("--key", help="Field of the payload to group failures by.")
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option("--history", help="Folder of `history`: brought up to date and used."),
+    ] = None,
     master: Master = None,
     memory: Memory = "2g",
     as_json: AsJson = False,
@@ -179,7 +180,7 @@ def report(
     """Write an HTML page with charts, and its tables as Parquet and CSV."""
     from pipeline import report as job
 
-    show(run(master, memory, lambda spark: job.run(spark, paths, out, field)), as_json)
+    show(run(master, memory, lambda spark: job.run(spark, paths, out, field, history)), as_json)
 
 
 @app.command()

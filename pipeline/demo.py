@@ -22,7 +22,8 @@ import msgpack
 import tarantool
 
 #: What a stock connector raises when a node is gone, read-only or in between.
-GONE = (tarantool.Error, OSError)
+#: Its warning that it connects anew is one, too, where warnings are errors.
+GONE = (tarantool.Error, tarantool.error.NetworkWarning, OSError)
 WAIT_SECONDS = 60.0
 
 
@@ -68,8 +69,10 @@ class Member:
             return json.loads(answer.read())
 
     def call(self, name: str, *args: Any) -> Any:
-        client = tarantool.Connection("127.0.0.1", self.port, fetch_schema=False)
+        # Closed also when the greeting does not come.
+        client = tarantool.Connection("127.0.0.1", self.port, fetch_schema=False, connect_now=False)
         with contextlib.closing(client):
+            client.connect()
             return client.call(name, args).data
 
 
@@ -113,18 +116,20 @@ class Crowd:
 
     def connect(self) -> tarantool.Connection:
         for member in self.members:
+            client = tarantool.Connection(
+                "127.0.0.1",
+                member.port,
+                fetch_schema=False,
+                reconnect_max_attempts=0,
+                socket_timeout=10,
+                connection_timeout=2,
+                connect_now=False,
+            )
             with contextlib.suppress(*GONE):
-                client = tarantool.Connection(
-                    "127.0.0.1",
-                    member.port,
-                    fetch_schema=False,
-                    reconnect_max_attempts=0,
-                    socket_timeout=10,
-                    connection_timeout=2,
-                )
+                client.connect()
                 if client.call("queue.state").data[0] == "RUNNING":
                     return client
-                client.close()
+            self.dropped(client)
         raise OSError("no node is writable")
 
     def dropped(self, client: tarantool.Connection | None) -> None:
@@ -201,9 +206,7 @@ def load(home: Path, seconds: float) -> tuple[list[str], Path]:
 def run(spark: Any, home: Path, paths: list[str], told: Path) -> Any:
     """History, report and audit over both logs; the audit's verdict."""
     from pipeline import audit, history, report
-    from pipeline.events import read_log
 
     history.run(spark, paths, str(home / "history"))
-    report.run(spark, paths, str(home / "report"))
-    log = read_log(spark, paths, audit.columns(), rescue="true", mode="PERMISSIVE")
-    return audit.judge(log, spark.read.json(str(told)), audit.common_commit(paths))
+    report.run(spark, paths, str(home / "report"), history=str(home / "history"))
+    return audit.run(spark, paths, spark.read.json(str(told)))

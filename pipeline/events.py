@@ -1,57 +1,43 @@
 """What every job starts from: the log as a DataFrame, one lineage of it, and events of tasks.
 
 A task is known by its tube, its id and which put it began with: ids start at 0 again when a tube
-is truncated. Times are microseconds since the epoch as BIGINT, codes are small integers: what is
-shuffled stays narrow.
+is truncated. `by_task` brings all events of a task to one place; from there on `pipeline.lives`
+works on columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+import pyarrow as pa
 from pyspark.sql import functions as F
+
+from pipeline.lives import EVENT, Lives, lives
+from pipeline.operations import CODES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: Operations by code. 0 is any other.
-CODES = {
-    "put": 1,
-    "take": 2,
-    "ack": 3,
-    "release": 4,
-    "bury": 5,
-    "kick": 6,
-    "delete": 7,
-    "ttr": 8,
-    "ttl": 9,
-    "delay": 10,
-    "finish": 11,
-    "dead": 12,
-    "move": 13,
-}
-PUT, TAKE, ACK, RELEASE, BURY, KICK, DELETE, TTR, TTL, DELAY, FINISH, DEAD, MOVE = range(1, 14)
 NEEDED = (
     "lsn",
     "node",
     "time",
     "tube",
-    "tube_type",
     "task_id",
     "operation",
-    "kind",
     "state_to",
     "session",
     "priority",
     "ttl",
     "ttr",
     "utube",
-    "payload",
     "rescue",
 )
+#: Events one Python worker has at once, at most, where tasks are spread evenly.
+PART_ROWS = 1_000_000
 
 
 def read_log(
@@ -71,7 +57,7 @@ def read_log(
 
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """The frame, computed once while the block runs: each scan of a log plans and decodes anew."""
+    """The frame, computed once while the block runs: each use would compute it anew."""
     if frame.is_cached:
         yield frame
         return
@@ -82,31 +68,42 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist()
 
 
-def furthest(log: DataFrame) -> tuple[DataFrame, int | None]:
-    """(rows of the one node whose log goes furthest, its last LSN, None where there is no row).
+@dataclass
+class Lineage:
+    """Rows of one node; its last LSN, None where there is no row; how many rows there are."""
 
-    Of equals it is the one that reaches back furthest. Rescue files are left out.
+    log: DataFrame
+    last: int | None
+    count: int
+
+
+def furthest(log: DataFrame) -> Lineage:
+    """The one node whose log goes furthest; of equals the one that reaches back furthest.
+
+    Rescue files are left out.
     """
     nodes = (
         log.where("not rescue and node is not null")
         .groupBy("node")
-        .agg(F.max("lsn").alias("last"), F.min("lsn").alias("first"))
+        .agg(F.max("lsn").alias("last"), F.min("lsn").alias("first"), F.count("*").alias("rows"))
         .collect()
     )
     alone = log.where("not rescue")
     if not nodes:
-        return alone, None
+        return Lineage(alone, None, 0)
     best = min(nodes, key=lambda row: (-row["last"], row["first"], row["node"]))
-    return alone if len(nodes) < 2 else alone.where(F.col("node") == best["node"]), best["last"]
+    if len(nodes) > 1:
+        alone = alone.where(F.col("node") == best["node"])
+    return Lineage(alone, best["last"], best["rows"])
 
 
 def one_lineage(log: DataFrame) -> DataFrame:
     """Rows of one node only: see `furthest`."""
-    return furthest(log)[0]
+    return furthest(log).log
 
 
-def code_of(operation: Column, state_to: Column) -> Column:
-    """The operation's code; another operation that ends a task counts as one of no name."""
+def code_of(operation: Column) -> Column:
+    """The operation's code."""
     found = F.lit(0)
     for name, code in CODES.items():
         found = F.when(operation == name, F.lit(code)).otherwise(found)
@@ -114,53 +111,47 @@ def code_of(operation: Column, state_to: Column) -> Column:
 
 
 def events(log: DataFrame) -> DataFrame:
-    """One narrow row per task and record, touches left out, with the put it belongs to.
-
-    Columns: tube, task, birth (1 for the first put of that id, 2 for the next), lsn, us, op, ends
-    (the task is gone), session, pri, ttl, ttr, utube, payload, and of the event before: prev_op,
-    prev_lsn, prev_us, prev_session, prev_ends.
-    """
-    narrow = log.where("task_id is not null and operation != 'touch'").select(
+    """One row per task and record, touches left out; columns of `pipeline.lives.EVENT`."""
+    return log.where("task_id is not null and operation != 'touch'").select(
         "tube",
         F.col("task_id").alias("task"),
         "lsn",
         F.unix_micros("time").alias("us"),
-        code_of(F.col("operation"), F.col("state_to")).alias("op"),
-        (F.col("state_to") == "-").alias("ends"),
+        code_of(F.col("operation")).alias("op"),
+        F.coalesce(F.col("state_to") == "-", F.lit(False)).alias("ends"),
         "session",
         F.col("priority").alias("pri"),
         "ttl",
         "ttr",
         "utube",
-        "payload",
-        "tube_type",
-    )
-    return with_birth(narrow)
-
-
-def with_birth(narrow: DataFrame) -> DataFrame:
-    """Adds birth and what came before to narrow events; see `events`."""
-    order = Window.partitionBy("tube", "task").orderBy("lsn")
-    running = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return narrow.select(
-        "*",
-        F.sum((F.col("op") == PUT).cast("int")).over(running).alias("birth"),
-        F.lag("op").over(order).alias("prev_op"),
-        F.lag("lsn").over(order).alias("prev_lsn"),
-        F.lag("us").over(order).alias("prev_us"),
-        F.lag("session").over(order).alias("prev_session"),
-        F.lag("ends").over(order).alias("prev_ends"),
-        F.lead("op").over(order).alias("next_op"),
-        F.lead("us").over(order).alias("next_us"),
-        F.lead("ends").over(order).alias("next_ends"),
-        F.lead("lsn").over(order).alias("next_lsn"),
     )
 
 
-def cleared(log: DataFrame) -> DataFrame:
-    """(tube, lsns): when all tasks of a tube went at once, by truncate or drop; few rows."""
-    return (
-        log.where("operation in ('truncate', 'drop_tube') and tube is not null")
-        .groupBy("tube")
-        .agg(F.sort_array(F.collect_list("lsn")).alias("cleared"))
-    )
+def by_task(
+    happened: DataFrame,
+    work: Callable[[Lives], Iterable[pa.RecordBatch]],
+    schema: str,
+    count: int = 0,
+) -> DataFrame:
+    """What `work` makes of the lives of tasks, part by part; each task is whole in one part.
+
+    schema: of its batches. count: how many events there are about, so that parts do not get large.
+    """
+    parts = int(happened.sparkSession.conf.get("spark.sql.shuffle.partitions") or 8)
+    parts = max(parts, count // PART_ROWS + 1)
+
+    def on_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(batches)
+        if found:
+            yield from work(lives(pa.Table.from_batches(found).cast(EVENT)))
+
+    return happened.repartition(parts, "tube", "task").mapInArrow(on_part, schema)
+
+
+def cleared(log: DataFrame) -> dict[str, list[int]]:
+    """When all tasks of a tube went at once, by truncate or drop: LSNs by tube, ascending."""
+    rows = log.where("operation in ('truncate', 'drop_tube') and tube is not null")
+    found: dict[str, list[int]] = {}
+    for row in rows.select("tube", "lsn").orderBy("lsn").collect():
+        found.setdefault(row["tube"], []).append(row["lsn"])
+    return found

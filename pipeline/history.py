@@ -1,7 +1,8 @@
 """History: one row per delivery and one per task, incremental, as Parquet by date and tube.
 
-`deliveries` and `tasks` are functions of events; `run` keeps the events of unfinished tasks beside
-its output, so that the next run reads only what the log has gained.
+`tasks` and `deliveries` are functions of events. `run` has them written where they are computed,
+and keeps the events of unfinished tasks beside its output, so that the next run reads only what the
+log has gained.
 """
 
 from __future__ import annotations
@@ -9,144 +10,74 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
-from pipeline.events import (
-    ACK,
-    BURY,
-    DEAD,
-    DELETE,
-    FINISH,
-    MOVE,
-    NEEDED,
-    PUT,
-    RELEASE,
-    TAKE,
-    TTL,
-    TTR,
-    cleared,
-    events,
-    furthest,
-    kept,
-    read_log,
-    with_birth,
-)
+from pipeline import lives as lv
+from pipeline.events import NEEDED, by_task, cleared, events, furthest
+from pipeline.operations import TAKE
+from pipeline.staged import staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-#: How a delivery or a task ended, by the operation that ended it.
-OUTCOMES = {
-    ACK: "acked",
-    RELEASE: "released",
-    TTR: "ttr",
-    TTL: "ttl",
-    BURY: "buried",
-    DELETE: "deleted",
-    FINISH: "finished",
-    DEAD: "dead",
-    MOVE: "moved",
-}
 STATE_FILE = "history.json"
-NARROW = (
-    "tube",
-    "task",
-    "lsn",
-    "us",
-    "op",
-    "ends",
-    "session",
-    "pri",
-    "ttl",
-    "ttr",
-    "utube",
-    "payload",
-    "tube_type",
-)
+#: Folders of what a run leaves for the next one; `open` has events.
+LEFT = ("open", "open-tasks", "open-deliveries")
+COUNTS = pa.schema([("tasks", pa.int64()), ("deliveries", pa.int64()), ("open", pa.int64())])
+DAY_US = 86_400_000_000
+#: What Spark calls the folder of NULL, and which characters it writes as %XX in one's name.
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = {
+    ord(one): f"%{ord(one):02X}" for one in (*map(chr, range(1, 32)), *"\"#%'*/:=?\\{[]^", chr(127))
+}
 
 
-def outcome_of(op: Column, otherwise: Column) -> Column:
-    found = otherwise
-    for code, name in OUTCOMES.items():
-        found = F.when(op == code, F.lit(name)).otherwise(found)
-    return found
+def _spark(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+def tasks(happened: DataFrame, gone: Mapping[str, Sequence[int]] | None = None) -> DataFrame:
+    """One row per task, of events; `gone`: see `pipeline.events.cleared`.
+
+    Columns: tube, task, birth, utube, pri, producer, consumer (of the last delivery), put_us,
+    first_taken_us, ended_us, ran_us (all deliveries), attempts, retries (given back or out of
+    time), first_lsn, last_lsn, outcome, waited_us (put to first take).
+    """
+    return by_task(happened, partial(_tasks, _last(gone or {})), _spark(lv.TASK))
+
+
+def _tasks(gone: Mapping[str, int], part: lv.Lives) -> Iterable[pa.RecordBatch]:
+    return lv.tasks(part, gone).to_batches()
+
+
+def _last(gone: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    return {tube: max(lsns) for tube, lsns in gone.items()}
 
 
 def deliveries(happened: DataFrame) -> DataFrame:
-    """One row per take.
+    """One row per take, of events.
 
     Columns: tube, task, birth, attempt, consumer, taken_us, waited_us (since it became ready),
-    ran_us and outcome (NULL and `running` while it is held), lsn.
+    ran_us and outcome (NULL and `running` while it is held), lsn, put_lsn, put_us.
     """
-    from pyspark.sql import Window
-
-    taken = happened.where(F.col("op") == TAKE)
-    order = Window.partitionBy("tube", "task", "birth").orderBy("lsn")
-    return taken.select(
-        "tube",
-        "task",
-        "birth",
-        F.row_number().over(order).alias("attempt"),
-        F.col("session").alias("consumer"),
-        F.col("us").alias("taken_us"),
-        (F.col("us") - F.col("prev_us")).alias("waited_us"),
-        (F.col("next_us") - F.col("us")).alias("ran_us"),
-        outcome_of(
-            F.col("next_op"),
-            F.when(F.col("next_op").isNull(), F.lit("running")).otherwise(F.lit("other")),
-        ).alias("outcome"),
-        "lsn",
-    )
+    return by_task(happened, _deliveries, _spark(lv.DELIVERY))
 
 
-def tasks(happened: DataFrame, gone: DataFrame | None = None) -> DataFrame:
-    """One row per task.
-
-    Columns: tube, task, birth, utube, pri, producer, consumer (of the last delivery), put_us,
-    first_taken_us, ended_us, waited_us (put to first take), ran_us (all deliveries), attempts,
-    retries (given back or out of time), outcome, first_lsn, last_lsn. `gone`: see `cleared`.
-    """
-    op = F.col("op")
-    is_put, is_take = op == PUT, op == TAKE
-    facts = happened.groupBy("tube", "task", "birth").agg(
-        F.first(F.when(is_put, F.col("utube")), ignorenulls=True).alias("utube"),
-        F.first(F.when(is_put, F.col("pri")), ignorenulls=True).alias("pri"),
-        F.first(F.when(is_put, F.col("session")), ignorenulls=True).alias("producer"),
-        F.max_by("session", F.when(is_take, F.col("lsn"))).alias("consumer"),
-        F.min(F.when(is_put, F.col("us"))).alias("put_us"),
-        F.min(F.when(is_take, F.col("us"))).alias("first_taken_us"),
-        F.max(F.when(F.col("ends"), F.col("us"))).alias("ended_us"),
-        F.sum(F.when(is_take, F.col("next_us") - F.col("us"))).alias("ran_us"),
-        F.sum(is_take.cast("int")).alias("attempts"),
-        F.sum(op.isin(RELEASE, TTR, DEAD).cast("int")).alias("retries"),
-        F.max_by("op", "lsn").alias("last_op"),
-        F.max(F.col("ends").cast("int")).alias("over"),
-        F.min("lsn").alias("first_lsn"),
-        F.max("lsn").alias("last_lsn"),
-    )
-    if gone is not None:
-        facts = facts.join(F.broadcast(gone), "tube", "left").withColumn(
-            "truncated",
-            F.coalesce(F.array_max("cleared") > F.col("last_lsn"), F.lit(False)),
-        )
-    else:
-        facts = facts.withColumn("truncated", F.lit(False))
-    waiting = F.when(F.col("last_op") == TAKE, "running").otherwise("waiting")
-    outcome = (
-        F.when(F.col("truncated") & (F.coalesce("over", F.lit(0)) == 0), F.lit("truncated"))
-        .when(F.col("over") == 1, outcome_of(F.col("last_op"), F.lit("other")))
-        .when(F.col("last_op") == BURY, F.lit("buried"))
-        .otherwise(waiting)
-    )
-    return (
-        facts.withColumn("outcome", outcome)
-        .withColumn("waited_us", F.col("first_taken_us") - F.col("put_us"))
-        .drop("last_op", "over", "truncated", "cleared")
-    )
+def _deliveries(part: lv.Lives) -> Iterable[pa.RecordBatch]:
+    return lv.deliveries(part).to_batches()
 
 
 def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
@@ -157,51 +88,120 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
     whole: it replaces its own folders and moves the mark last.
     """
     home = Path(out)
-    state = json.loads((home / STATE_FILE).read_text()) if (home / STATE_FILE).exists() else {}
+    state = _state(home)
     before = int(state.get("lsn", 0))
-    with kept(read_log(spark, paths, NEEDED, fromLsn=before + 1)) as whole:
-        log, last = furthest(whole)
-        if last is None:
+    with staged(spark, paths, NEEDED, from_lsn=before + 1) as whole:
+        log = furthest(whole)
+        if log.last is None:
             empty = {"tasks": 0, "deliveries": 0, "open": 0}
             return {"from_lsn": before + 1, "to_lsn": before, **empty}
-        happened = events(log)
-        if state.get("open"):
-            open_before = spark.read.parquet(str(home / state["open"]))
-            happened = with_birth(happened.select(*NARROW).unionByName(open_before.select(*NARROW)))
-        name = f"run={last:020d}"
-        with kept(happened):
-            counts = _write(home, name, happened, cleared(log))
+        happened = events(log.log)
+        if state:
+            happened = happened.unionByName(_open_events(spark, home))
+        name = f"run={log.last:020d}"
+        for table in ("tasks", "deliveries", *LEFT):
+            shutil.rmtree(home / table / name, ignore_errors=True)
+            (home / table / name).mkdir(parents=True)
+        writer = Writer(str(home), name, _last(cleared(log.log)))
+        found = by_task(happened, writer, _spark(COUNTS), log.count).collect()
+    counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
     aside = home / (STATE_FILE + ".new")
-    aside.write_text(json.dumps({"lsn": last, "open": f"open/{name}"}) + "\n")
+    aside.write_text(json.dumps({"lsn": log.last, "name": name}) + "\n")
     os.replace(aside, home / STATE_FILE)
-    for old in (home / "open").iterdir():
+    for old in (old for table in LEFT for old in (home / table).iterdir()):
         if old.name != name:
             shutil.rmtree(old)
-    return {"from_lsn": before + 1, "to_lsn": last, **counts}
+    return {"from_lsn": before + 1, "to_lsn": log.last, **counts}
 
 
-def _write(home: Path, name: str, happened: DataFrame, gone: DataFrame) -> dict[str, int]:
-    """One run's folders; tasks and deliveries written, and tasks that are not over."""
-    rows = tasks(happened, gone).withColumn("date", F.to_date(F.timestamp_micros("put_us")))
-    unfinished = F.col("outcome").isin("waiting", "running", "buried")
-    key = ["tube", "task", "birth"]
-    with kept(rows):
-        done = rows.where(~unfinished)
-        ended = deliveries(happened).join(done.select(*key, "date"), key)
-        still = happened.join(rows.where(unfinished).select(*key), key, "left_semi")
-        for table, rows_of, order in (
-            ("tasks", done, "first_lsn"),
-            ("deliveries", ended, "lsn"),
-        ):
-            rows_of.repartition("date", "tube").sortWithinPartitions(
-                "date", "tube", order
-            ).write.mode("overwrite").partitionBy("date", "tube").option(
-                "compression", "zstd"
-            ).parquet(str(home / table / name))
-        still.select(*NARROW).write.mode("overwrite").parquet(str(home / "open" / name))
-        over, attempts, waiting = rows.agg(
-            F.sum((~unfinished).cast("int")),
-            F.sum(F.when(~unfinished, F.col("attempts"))),
-            F.sum(unfinished.cast("int")),
-        ).collect()[0]
-    return {"tasks": over or 0, "deliveries": attempts or 0, "open": waiting or 0}
+def _state(home: Path) -> dict[str, Any]:
+    """What the last run noted: `lsn` it came to, `name` of its folders. Empty where there was none.
+
+    Raises `ValueError` for a folder of an earlier format.
+    """
+    if not (home / STATE_FILE).exists():
+        return {}
+    state: dict[str, Any] = json.loads((home / STATE_FILE).read_text())
+    if "name" not in state:
+        raise ValueError(f"{home} was written by an earlier version: choose another folder")
+    return state
+
+
+def _open_events(spark: SparkSession, home: Path) -> DataFrame:
+    """Events of the tasks that were not over at the end of the last run."""
+    folder = str(home / "open" / _state(home)["name"])
+    return spark.read.schema(_spark(lv.EVENT)).parquet(folder).select(*lv.EVENT.names)
+
+
+def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
+    """(tasks, deliveries) of all runs, and of what was not over at the end of the last one."""
+    home, name = Path(out), _state(Path(out))["name"]
+    found = []
+    for table, schema in (("tasks", lv.TASK), ("deliveries", lv.DELIVERY)):
+        columns = _spark(schema)
+        finished = spark.read.schema(columns).parquet(str(home / table))
+        unfinished = spark.read.schema(columns).parquet(str(home / f"open-{table}" / name))
+        found.append(finished.select(*schema.names).unionByName(unfinished))
+    return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes what is over of one part's tasks and deliveries; a row of COUNTS.
+
+    Every file is written aside and then renamed: a task of Spark that is tried again replaces its
+    own files.
+    """
+
+    home: str
+    name: str
+    cleared: Mapping[str, int]
+
+    def __call__(self, part: lv.Lives) -> Iterator[pa.RecordBatch]:
+        tasks, given = lv.tasks(part, self.cleared), lv.deliveries(part)
+        over = ~pc.is_in(tasks["outcome"], pa.array(lv.UNFINISHED)).to_numpy()
+        given_over = over[part.life[part.op == TAKE]]
+        self._folders("tasks", tasks.filter(pa.array(over)), "first_lsn")
+        self._folders("deliveries", given.filter(pa.array(given_over)), "lsn")
+        if not over.all():
+            for table, rows in zip(
+                LEFT,
+                (
+                    part.table.filter(pa.array(~over[part.life])),
+                    tasks.filter(pa.array(~over)),
+                    given.filter(pa.array(~given_over)),
+                ),
+                strict=True,
+            ):
+                self._write(rows, Path(self.home) / table / self.name)
+        counts = [np.count_nonzero(one) for one in (over, given_over, ~over)]
+        yield pa.RecordBatch.from_arrays([pa.array([one]) for one in counts], schema=COUNTS)
+
+    def _folders(self, name: str, rows: pa.Table, lsn: str) -> None:
+        """Rows by the date of their task's put and by tube, in order of an LSN."""
+        if not rows.num_rows:
+            return
+        tubes = rows["tube"].combine_chunks().dictionary_encode()
+        tube = tubes.indices.to_numpy(zero_copy_only=False)
+        day = lv.numbers(rows["put_us"], -1) // DAY_US
+        order = np.lexsort((lv.numbers(rows[lsn]), tube, day))
+        rows, tube, day = rows.drop(["tube"]).take(pa.array(order)), tube[order], day[order]
+        edges = np.flatnonzero((np.diff(tube) != 0) | (np.diff(day) != 0)) + 1
+        bounds = [0, *edges.tolist(), rows.num_rows]
+        for start, end in pairwise(bounds):
+            date = NULL_FOLDER
+            if day[start] >= 0:
+                date = str(np.datetime64(int(day[start]), "D"))
+            label = tubes.dictionary[int(tube[start])].as_py().translate(_ESCAPED)
+            folder = Path(self.home) / name / self.name / f"date={date}" / f"tube={label}"
+            self._write(rows.slice(start, end - start), folder)
+
+    def _write(self, rows: pa.Table, folder: Path) -> None:
+        context = TaskContext.get()
+        assert context is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"part-{context.partitionId():05d}.zstd.parquet"
+        aside = folder / f"_{name}.{context.taskAttemptId()}"
+        texts = [field.name for field in rows.schema if field.type == pa.string()]
+        pq.write_table(rows, aside, compression="zstd", use_dictionary=texts, store_schema=False)
+        os.replace(aside, folder / name)

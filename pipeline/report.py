@@ -9,14 +9,16 @@ from __future__ import annotations
 import html
 import io
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pipeline.events import NEEDED, PUT, cleared, events, kept, one_lineage, read_log
-from pipeline.history import deliveries, tasks
+from pipeline import history as histories
+from pipeline.events import one_lineage
+from pipeline.staged import staged
 from tandemq.spark.groups import json_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ QUANTILES = (0.5, 0.95, 0.99)
 #: Outcomes of a delivery that make another one necessary.
 FAILED = ("released", "ttr", "buried", "dead")
 TOP = 20
+#: What is read of the log itself: the payloads of what failed.
+PUTS = ("lsn", "node", "tube", "task_id", "operation", "payload", "rescue")
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; color: #222 }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
@@ -124,15 +128,19 @@ def outcomes(rows: DataFrame) -> DataFrame:
     return counts.orderBy("tube", "outcome")
 
 
-def failing(
-    happened: DataFrame, given: DataFrame, field: str | None = None
-) -> list[dict[str, Any]]:
-    """The payloads (or the values of one field of them) whose deliveries failed most often."""
-    bad = given.where(F.col("outcome").isin(*FAILED)).groupBy("tube", "task", "birth")
+def failing(log: DataFrame, given: DataFrame, field: str | None = None) -> list[dict[str, Any]]:
+    """The payloads (or the values of one field of them) whose deliveries failed most often.
+
+    log: rows of one lineage with the columns PUTS. given: deliveries.
+    """
+    bad = given.where(F.col("outcome").isin(*FAILED)).groupBy("tube", "task", "put_lsn")
     counts = bad.agg(F.count("*").alias("failures"))
-    puts = happened.where(F.col("op") == PUT).select("tube", "task", "birth", "payload")
+    # By the record of its put, too: a truncated tube gives the same ids again.
+    puts = log.where("operation = 'put'").select(
+        "tube", F.col("task_id").alias("task"), F.col("lsn").alias("put_lsn"), "payload"
+    )
     grouped = (
-        counts.join(puts, ["tube", "task", "birth"])
+        puts.join(F.broadcast(counts), ["tube", "task", "put_lsn"])
         .groupBy("tube", "payload")
         .agg(F.sum("failures").alias("failures"), F.count("*").alias("tasks"))
         .orderBy(F.desc("failures"), "tube", "payload")
@@ -154,32 +162,40 @@ def failing(
 
 
 def run(
-    spark: SparkSession, paths: Sequence[str], out: str, field: str | None = None
+    spark: SparkSession,
+    paths: Sequence[str],
+    out: str,
+    field: str | None = None,
+    history: str | None = None,
 ) -> dict[str, Any]:
-    """Write report.html and, beside it, every table as Parquet and CSV. Counts by name."""
+    """Write report.html and, beside it, every table as Parquet and CSV. Counts by name.
+
+    history: the folder of `pipeline.history`, which is brought up to the log's end and kept; else
+    one below `out` that is removed at the end.
+    """
     import pandas as pd
 
-    with kept(read_log(spark, paths, NEEDED)) as whole:
-        log = one_lineage(whole)
-        with (
-            kept(events(log)) as happened,
-            kept(tasks(happened, cleared(log))) as rows,
-            kept(deliveries(happened)) as given,
-        ):
-            tables: dict[str, pd.DataFrame] = {
-                "throughput": throughput(rows, given).toPandas(),
-                "backlog": backlog(rows).toPandas(),
-                "workers": workers(given).limit(1000).toPandas(),
-                "outcomes": outcomes(rows).toPandas(),
-                "failing": pd.DataFrame(
-                    failing(happened, given, field), columns=["tube", "key", "failures", "tasks"]
-                ),
-            }
+    home = Path(out)
+    home.mkdir(parents=True, exist_ok=True)
+    aside = home / "_history"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        histories.run(spark, paths, history or str(aside))
+        rows, given = histories.read(spark, history or str(aside))
+        with staged(spark, paths, PUTS) as log:
+            found = failing(one_lineage(log), given, field)
+        tables: dict[str, pd.DataFrame] = {
+            "throughput": throughput(rows, given).toPandas(),
+            "backlog": backlog(rows).toPandas(),
+            "workers": workers(given).limit(1000).toPandas(),
+            "outcomes": outcomes(rows).toPandas(),
+            "failing": pd.DataFrame(found, columns=["tube", "key", "failures", "tasks"]),
+        }
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     for name in ("throughput", "backlog"):
         hours = pd.to_datetime(tables[name]["hour"] * 3600, unit="s", utc=True)
         tables[name]["hour"] = hours
-    home = Path(out)
-    home.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         # Spark Connect leaves its measurements there, which no format knows how to write.
         table.attrs.clear()

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from pipeline import audit, checks
 from pipeline.events import cleared, events, read_log
+from pipeline.rules import Rules
 from tandemq.spark.logs import ArrowDisk, meta_of, node_name
 
 APART = 10**9
@@ -53,14 +54,15 @@ def findings(spark: Any, stories: dict[str, list[Path]]) -> tuple[list[str], int
         best[row["story"]] = row
     alone = log.where(~F.col("rescue") & (F.col("operation") != "damaged"))
     alone = alone.where(F.col("node").isin([row["node"] for row in best.values()]))
-    happened = checks.with_put(events(alone)).drop("payload").persist()
     # Of a log that begins with a snapshot, tasks may be older than the log.
-    begun = [f"{at}" for at, row in best.items() if row["first"] == at * APART + 1]
-    whole = F.split("tube", "/")[0].isin(begun)
-    gone = cleared(alone)
+    begun = {f"{at}" for at, row in best.items() if row["first"] == at * APART + 1}
+    rules = Rules(
+        cleared(alone), audit.types_of(alone), lambda tube: tube.partition("/")[0] in begun
+    )
+    seen = checks.looked_at(events(alone), rules).persist()
     tables = [
-        checks.check_tasks(happened, whole, gone),
-        checks.check_queues(happened),
+        checks.check_tasks(seen),
+        checks.check_queues(seen),
         checks.check_lsns(log),
         checks.check_nodes(log, None),
         checks.check_rescue(log),
@@ -73,7 +75,7 @@ def findings(spark: Any, stories: dict[str, list[Path]]) -> tuple[list[str], int
     found = [said(names[(row["lsn"] or 0) // APART], row) for row in rows]
     records = sum(row["last"] - row["first"] + 1 for row in best.values())
     log.unpersist()
-    happened.unpersist()
+    seen.unpersist()
     return found, records
 
 

@@ -14,12 +14,30 @@ from pyspark.sql import functions as F
 from benchmarks.logmaker import LogMaker, fill
 from engine.tube import Tube
 from model import record as rec
-from pipeline import audit, checks
+from pipeline import audit, checks, compact
 from pipeline.events import read_log
 
 ONE, TWO = b"1" * 16, b"2" * 16
 PUT, TAKE = rec.KIND_PUT, rec.KIND_TAKE
 Records = list[tuple[int, Any, Any]]
+
+
+def test_a_damaged_archive_is_a_finding_not_an_end(spark: Any, tmp_path: Path) -> None:
+    maker = LogMaker(tmp_path / "a", segment_bytes=16_384)
+    maker.open_term()
+    fill(maker, 1200)
+    maker.close()
+    archive = tmp_path / "archive"
+    compact.run(spark, [str(maker.directory)], str(archive))
+    paths = [str(archive), str(maker.directory)]
+    assert audit.run(spark, paths).ok
+    part = sorted(archive.glob("node=*/lsn=*/*.parquet"))[0]
+    data = bytearray(part.read_bytes())
+    data[len(data) // 3 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 3)
+    part.write_bytes(data)
+    verdict = audit.run(spark, paths)
+    assert verdict.broken["damaged"] == 1
+    assert part.name in next(row["evidence"] for row in verdict.rows if row["check"] == "damaged")
 
 
 def log_of(spark: Any, *paths: Path) -> Any:

@@ -104,7 +104,19 @@ def test_report_is_one_page_with_the_numbers(spark: Any, maker: LogMaker, tmp_pa
             tube.ack(worker, task)
         maker.turn(1_000_000)
     maker.close()
-    counts = report.run(spark, [str(maker.directory)], str(tmp_path / "out"), "kind")
+    out, log = str(tmp_path / "out"), [str(maker.directory)]
+    counts = report.run(spark, log, out, "kind")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "report.html",
+        *(f"{name}.{kind}" for name in set(counts) - {"page"} for kind in ("csv", "parquet")),
+    }
+    # From a history's tables: brought up to date, and kept.
+    home = tmp_path / "history"
+    assert report.run(spark, log, str(tmp_path / "again"), "kind", str(home))["workers"] == 1
+    assert history.run(spark, log, str(home))["tasks"] == 0
+    for name in ("throughput", "backlog", "workers", "outcomes", "failing"):
+        again = pq.read_table(tmp_path / "again" / f"{name}.parquet")
+        assert again.equals(pq.read_table(tmp_path / "out" / f"{name}.parquet"))
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") == 5
     assert "src=" not in page

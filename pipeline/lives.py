@@ -1,0 +1,255 @@
+"""The lives of tasks, computed column by column: from a table of events to facts and findings.
+
+Pure functions of Arrow tables: Spark brings all events of a task together (`pipeline.events`), and
+its Python workers run these on what they get. numpy sorts the events of a part once; what came
+before and after an event is then its neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.operations import (
+    BURY,
+    DEAD,
+    OUTCOMES,
+    PUT,
+    RELEASE,
+    TAKE,
+    TTR,
+)
+
+Bits = np.ndarray[Any, np.dtype[np.bool_]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+#: One row per task and record, touches left out. us: the record's time; op: a code of
+#: `pipeline.operations`; ends: the task is gone.
+EVENT = pa.schema(
+    [
+        ("tube", pa.string()),
+        ("task", pa.int64()),
+        ("lsn", pa.int64()),
+        ("us", pa.int64()),
+        ("op", pa.int8()),
+        ("ends", pa.bool_()),
+        ("session", pa.string()),
+        ("pri", pa.int64()),
+        ("ttl", pa.int64()),
+        ("ttr", pa.int64()),
+        ("utube", pa.string()),
+    ]
+)
+TASK = pa.schema(
+    [
+        ("tube", pa.string()),
+        ("task", pa.int64()),
+        ("birth", pa.int64()),
+        ("utube", pa.string()),
+        ("pri", pa.int64()),
+        ("producer", pa.string()),
+        ("consumer", pa.string()),
+        ("put_us", pa.int64()),
+        ("first_taken_us", pa.int64()),
+        ("ended_us", pa.int64()),
+        ("ran_us", pa.int64()),
+        ("attempts", pa.int64()),
+        ("retries", pa.int64()),
+        ("first_lsn", pa.int64()),
+        ("last_lsn", pa.int64()),
+        ("outcome", pa.string()),
+        ("waited_us", pa.int64()),
+    ]
+)
+DELIVERY = pa.schema(
+    [
+        ("tube", pa.string()),
+        ("task", pa.int64()),
+        ("birth", pa.int64()),
+        ("attempt", pa.int64()),
+        ("consumer", pa.string()),
+        ("taken_us", pa.int64()),
+        ("waited_us", pa.int64()),
+        ("ran_us", pa.int64()),
+        ("outcome", pa.string()),
+        ("lsn", pa.int64()),
+        ("put_lsn", pa.int64()),
+        ("put_us", pa.int64()),
+    ]
+)
+#: Texts of outcomes, by number: those of operations, then the states of what is not over.
+_TEXTS = [OUTCOMES.get(code, "other") for code in range(16)]
+WAITING, RUNNING, BURIED, TRUNCATED = range(16, 20)
+_TEXTS += ["waiting", "running", "buried", "truncated"]
+UNFINISHED = ("waiting", "running", "buried")
+_FAR = 2**62
+
+
+def numbers(column: pa.ChunkedArray, missing: int = 0) -> Ints:
+    """The column as numbers, `missing` for NULL."""
+    if column.null_count:
+        column = pc.fill_null(column, missing)
+    return column.to_numpy().astype(np.int64, copy=False)
+
+
+@dataclass
+class Lives:
+    """Events in order of tube, task and LSN.
+
+    A life is what happened to a task from one put to the next; a task whose put is not among the
+    events has a life of its own before its first put. starts: the first event of each life; life:
+    number of the life of each event.
+    """
+
+    table: pa.Table
+    task: Ints
+    lsn: Ints
+    us: Ints
+    op: Ints
+    ends: Bits
+    #: Where there is another event of the same task before and after.
+    has_prev: Bits
+    has_next: Bits
+    birth: Ints
+    starts: Ints
+    life: Ints
+
+    @property
+    def put(self) -> Bits:
+        """Of each life: it begins with its put."""
+        return self.op[self.starts] == PUT
+
+    def of_life(self, name: str) -> pa.ChunkedArray:
+        """A column of the puts, NULL for lives without one."""
+        return self.table[name].take(pa.array(self.starts, mask=~self.put))
+
+
+def lives(table: pa.Table) -> Lives:
+    """The events, sorted. Two of one task in one record: in order of their codes, a put first."""
+    tubes = table["tube"].combine_chunks().dictionary_encode()
+    tube = tubes.indices.to_numpy(zero_copy_only=False)
+    # Stable: each sort keeps what the ones before did. They mostly come in order of LSN.
+    at = numbers(table["lsn"]) * 16 + numbers(table["op"])
+    order = np.argsort(at, kind="stable")
+    task = numbers(table["task"])
+    order = order[np.argsort(task[order], kind="stable")]
+    order = order[
+        np.argsort(
+            tube[order].astype(np.int16 if len(tubes.dictionary) < 2**15 else np.int32),
+            kind="stable",
+        )
+    ]
+    table, tube, task = table.take(pa.array(order)), tube[order], task[order]
+    op = numbers(table["op"])
+    count = len(task)
+    first = np.ones(count, bool)
+    first[1:] = (tube[1:] != tube[:-1]) | (task[1:] != task[:-1])
+    has_next = np.ones(count, bool)
+    has_next[:-1] = ~first[1:]
+    has_next[-1:] = False
+    puts = np.cumsum(op == PUT)
+    begun = np.flatnonzero(first)
+    before = puts[begun] - (op[begun] == PUT)
+    starts = np.flatnonzero(first | (op == PUT))
+    fresh = np.zeros(count, np.int64)
+    fresh[starts] = 1
+    return Lives(
+        table,
+        task,
+        numbers(table["lsn"]),
+        numbers(table["us"]),
+        op,
+        pc.fill_null(table["ends"], False).to_numpy(),
+        ~first,
+        has_next,
+        puts - np.repeat(before, np.diff(np.append(begun, count))),
+        starts,
+        np.cumsum(fresh) - 1,
+    )
+
+
+def _nullable(values: Ints, there: Bits) -> pa.Array:
+    return pa.array(values, pa.int64(), mask=~there)
+
+
+def _texts(numbers: Ints) -> pa.Array:
+    return pa.array(_TEXTS, pa.string()).take(pa.array(numbers))
+
+
+def tasks(all_of: Lives, cleared: Mapping[str, int]) -> pa.Table:
+    """One row per life; columns TASK. cleared: the last LSN at which all tasks of a tube went."""
+    op, us, starts, lsn = all_of.op, all_of.us, all_of.starts, all_of.lsn
+    lasts = np.append(starts[1:], len(op)) - 1
+    take, put = op == TAKE, all_of.put
+    place = np.arange(len(op))
+    last_take = np.maximum.reduceat(np.where(take, place, -1), starts)
+    first_take = np.minimum.reduceat(np.where(take, us, _FAR), starts)
+    ended = np.maximum.reduceat(np.where(all_of.ends, us, -1), starts)
+    timed = take & all_of.has_next
+    ran = np.zeros(len(op), np.int64)
+    ran[:-1] = np.where(timed[:-1], us[1:] - us[:-1], 0)
+    was_timed = np.logical_or.reduceat(timed, starts)
+    over = np.logical_or.reduceat(all_of.ends, starts)
+    last_op = op[lasts]
+    outcome = np.where(last_op == BURY, BURIED, np.where(last_op == TAKE, RUNNING, WAITING))
+    outcome = np.where(over, last_op, outcome)
+    tube = all_of.table["tube"].take(pa.array(starts))
+    if cleared:
+        swept = np.array([cleared.get(name, -1) for name in tube.to_pylist()], np.int64)
+        outcome = np.where(~over & (swept > lsn[lasts]), TRUNCATED, outcome)
+    retried = np.isin(op, (RELEASE, TTR, DEAD))
+    put_us = us[starts]
+    taken = first_take < _FAR
+    columns = {
+        "tube": tube,
+        "task": all_of.task[starts],
+        "birth": all_of.birth[starts],
+        "utube": all_of.of_life("utube"),
+        "pri": all_of.of_life("pri"),
+        "producer": all_of.of_life("session"),
+        "consumer": all_of.table["session"].take(pa.array(last_take, mask=last_take < 0)),
+        "put_us": _nullable(put_us, put),
+        "first_taken_us": _nullable(first_take, taken),
+        "ended_us": _nullable(ended, over),
+        "ran_us": _nullable(np.add.reduceat(ran, starts), was_timed),
+        "attempts": np.add.reduceat(take.astype(np.int64), starts),
+        "retries": np.add.reduceat(retried.astype(np.int64), starts),
+        "first_lsn": lsn[starts],
+        "last_lsn": lsn[lasts],
+        "outcome": _texts(outcome),
+        "waited_us": _nullable(first_take - put_us, taken & put),
+    }
+    return pa.table(columns, TASK)
+
+
+def deliveries(all_of: Lives) -> pa.Table:
+    """One row per take; columns DELIVERY."""
+    op, us = all_of.op, all_of.us
+    take = op == TAKE
+    where = np.flatnonzero(take)
+    so_far = np.cumsum(take)
+    life = all_of.life[where]
+    begun = all_of.starts[life]
+    put = all_of.put[life]
+    there, after = all_of.has_next[where], np.minimum(where + 1, len(op) - 1)
+    before = np.maximum(where - 1, 0)
+    ended = np.where(there, op[after], RUNNING)
+    columns = {
+        "tube": all_of.table["tube"].take(pa.array(where)),
+        "task": all_of.task[where],
+        "birth": all_of.birth[where],
+        "attempt": so_far[where] - (so_far[begun] - take[begun]),
+        "consumer": all_of.table["session"].take(pa.array(where)),
+        "taken_us": us[where],
+        "waited_us": _nullable(us[where] - us[before], all_of.has_prev[where]),
+        "ran_us": _nullable(us[after] - us[where], there),
+        "outcome": _texts(ended),
+        "lsn": all_of.lsn[where],
+        "put_lsn": _nullable(all_of.lsn[begun], put),
+        "put_us": _nullable(us[begun], put),
+    }
+    return pa.table(columns, DELIVERY)

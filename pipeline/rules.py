@@ -1,0 +1,249 @@
+"""Rules about one task at a time, over the lives of a part: what breaks them, and takes in order.
+
+Pure functions of numbers, like `pipeline.lives`. What each rule means stands in
+`pipeline.audit.CHECKS`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.lives import Bits, Ints, Lives, numbers
+from pipeline.operations import (
+    ACK,
+    BURY,
+    DEAD,
+    DELETE,
+    FINISH,
+    MOVE,
+    PUT,
+    RELEASE,
+    TAKE,
+    TTL,
+    TTR,
+)
+
+#: A row is a finding (check is its name), a count (check is COUNT, evidence what was counted, task
+#: how many), or a take whose order is to be judged (check is TAKEN).
+COUNT, TAKEN = "count", "taken"
+SEEN = pa.schema(
+    [
+        ("check", pa.string()),
+        ("tube", pa.string()),
+        ("task", pa.int64()),
+        ("lsn", pa.int64()),
+        ("evidence", pa.string()),
+        # Of a take: its sub-queue's name and a hash of that and the tube; its place in the order;
+        # LSNs at which it became due and at which its holder let go; sub: one holder at a time.
+        ("utube", pa.string()),
+        ("queue", pa.int64()),
+        ("rank", pa.int64()),
+        ("due", pa.int64()),
+        ("until", pa.int64()),
+        ("sub", pa.bool_()),
+    ]
+)
+FAR = 2**62
+#: Operations that may end a task.
+ENDS = (ACK, DELETE, TTL, FINISH, DEAD, MOVE)
+NAMES = {ACK: "acked", DELETE: "deleted", TTL: "expired", DEAD: "dead", FINISH: "finished"}
+NAMES[MOVE] = "moved"
+STILL = {BURY: "buried", TAKE: "taken"}
+KINDS = ("acked", "deleted", "expired", "dead", "finished", "moved", "other")
+KINDS += ("buried", "taken", "still_there")
+#: In the order in which one of them is chosen for an event that breaks several.
+CHECKED = (
+    "put_twice",
+    "unknown_task",
+    "double_ack",
+    "revived",
+    "two_holders",
+    "not_held",
+    "ack_by_other",
+    "vanished",
+    "too_early",
+)
+
+
+def everything(_tube: str) -> bool:
+    return True
+
+
+def nothing(_tube: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the checks know besides the events.
+
+    cleared: see `pipeline.events.cleared`. types: the drivers each tube had. whole(tube): the log
+    has its records from LSN 1 on.
+    """
+
+    cleared: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    types: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    whole: Callable[[str], bool] = everything
+
+    def in_order(self, tube: str) -> bool:
+        """Its drivers hand out what was due first; of a tube made anew, all of them do."""
+        known = {"fifo", "fifottl", "limfifottl", "utube", "utubettl"}
+        return tube in self.types and self.types[tube] <= known
+
+    def has_queues(self, tube: str) -> bool:
+        return self.types[tube] <= {"utube", "utubettl"}
+
+    def __call__(self, part: Lives) -> Iterator[pa.RecordBatch]:
+        """Rows of SEEN."""
+        for table in (_findings(part, self), _counts(part), _takes(part, self)):
+            yield from table.cast(SEEN).to_batches()
+
+
+def _before(values: Any) -> Any:
+    """The value of the event before; that of the first one means nothing."""
+    return np.concatenate((values[:1], values[:-1]))
+
+
+def _findings(part: Lives, rules: Rules) -> pa.Table:
+    op, us = part.op, part.us
+    sessions = part.table["session"].combine_chunks().dictionary_encode()
+    session = numbers(pa.chunked_array([sessions.indices]), -1)
+    prev, prev_session = np.where(part.has_prev, _before(op), 0), _before(session)
+    there = part.has_prev
+    ended = there & _before(part.ends)
+    held = there & (prev == TAKE)
+    waited = us - _before(us)
+    by_other = (session >= 0) & (prev_session >= 0) & (session != prev_session)
+    tubes = part.table["tube"].combine_chunks().dictionary_encode()
+    tube = tubes.indices.to_numpy(zero_copy_only=False)
+    names = tubes.dictionary.to_pylist()
+    whole = np.array([rules.whole(name) for name in names], bool)[tube]
+    known = part.put[part.life]
+    put_us = us[part.starts][part.life]
+    ttl, ttr = (numbers(part.table[name], FAR) for name in ("ttl", "ttr"))
+    put_ttl, put_ttr = ttl[part.starts][part.life], ttr[part.starts][part.life]
+    prev_ttl = _before(ttl)
+    # The ttl may have cut the ttr.
+    timed = known & (put_ttl < FAR) & (put_ttr < FAR) & (us - put_us < put_ttl)
+    again = (op == PUT) & there & ~ended
+    expired = (op == TTL) & (prev == PUT) & (prev_ttl < FAR) & (waited < prev_ttl)
+    broken = (
+        again & ~_swept(part, again, tube, names, rules.cleared),
+        (op != PUT) & ~there & whole,
+        (op == ACK) & ended,
+        (op != PUT) & ended,
+        (op == TAKE) & held,
+        np.isin(op, (ACK, RELEASE, TTR)) & there & ~ended & ~held,
+        (op == ACK) & held & by_other,
+        part.ends & ~np.isin(op, ENDS),
+        expired | ((op == TTR) & held & timed & (waited < put_ttr)),
+    )
+    which = np.select(broken, range(len(broken)), -1)
+    where = np.flatnonzero(which >= 0)
+    rows = [_finding(part, int(at), CHECKED[which[at]]) for at in where]
+    return pa.Table.from_pylist(rows, SEEN)
+
+
+def _swept(
+    part: Lives,
+    chosen: Bits,
+    tube: Any,
+    names: Sequence[str],
+    cleared: Mapping[str, Sequence[int]],
+) -> Bits:
+    """Of the chosen events: all tasks of the tube went between the event before and this one."""
+    found = np.zeros(len(part.op), bool)
+    prev_lsn = _before(part.lsn)
+    for code, name in enumerate(names):
+        if name in cleared:
+            lsns = np.array([*cleared[name], FAR], np.int64)
+            where = np.flatnonzero(chosen & (tube == code))
+            following = np.searchsorted(lsns, prev_lsn[where], "right")
+            found[where] = lsns[following] < part.lsn[where]
+    return found
+
+
+def _finding(part: Lives, at: int, check: str) -> dict[str, Any]:
+    row = part.table.slice(at, 1).to_pylist()[0]
+    story: dict[str, Any] = {"operation_code": row["op"]}
+    if part.has_prev[at]:
+        before = part.table.slice(at - 1, 1).to_pylist()[0]
+        story |= {"prev_op": before["op"], "prev_lsn": before["lsn"]}
+        story["prev_session"] = before["session"]
+        story["prev_time"] = _moment(before["us"])
+    story |= {"session": row["session"], "time": _moment(row["us"])}
+    told = json.dumps({name: value for name, value in story.items() if value is not None})
+    return {
+        "check": check,
+        "tube": row["tube"],
+        "task": row["task"],
+        "lsn": row["lsn"],
+        "evidence": told,
+    }
+
+
+def _moment(us: int) -> str:
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (epoch + datetime.timedelta(microseconds=us)).isoformat()
+
+
+def _counts(part: Lives) -> pa.Table:
+    """How the lives fared: each is in exactly one of these numbers."""
+    lasts = np.append(part.starts[1:], len(part.op)) - 1
+    found: dict[str, int] = {}
+    for code in range(16):
+        for ends in (False, True):
+            count = int(np.count_nonzero((part.op[lasts] == code) & (part.ends[lasts] == ends)))
+            name = NAMES.get(code, "other") if ends else STILL.get(code, "still_there")
+            if count:
+                found[name] = found.get(name, 0) + count
+    rows = [{"check": COUNT, "evidence": name, "task": count} for name, count in found.items()]
+    return pa.Table.from_pylist(rows, SEEN)
+
+
+def _takes(part: Lives, rules: Rules) -> pa.Table:
+    """Takes from tubes that promise an order, of tasks whose put is known."""
+    tubes = part.table["tube"].combine_chunks().dictionary_encode()
+    tube, names = tubes.indices.to_numpy(zero_copy_only=False), tubes.dictionary.to_pylist()
+    in_order = np.array([rules.in_order(name) for name in names], bool)
+    sub = np.array([rules.in_order(name) and rules.has_queues(name) for name in names], bool)
+    where = np.flatnonzero((part.op == TAKE) & part.put[part.life] & in_order[tube])
+    begun = part.starts[part.life[where]]
+    utube = part.table["utube"].take(pa.array(begun))
+    after = np.minimum(where + 1, len(part.op) - 1)
+    columns = {
+        "check": pa.array([TAKEN], pa.string()).take(pa.array(np.zeros(len(where), np.int64))),
+        "tube": part.table["tube"].take(pa.array(where)),
+        "task": part.task[where],
+        "lsn": part.lsn[where],
+        "evidence": pa.nulls(len(where), pa.string()),
+        "utube": utube,
+        "queue": _queues(tube[where], names, utube),
+        "rank": numbers(part.table["pri"].take(pa.array(begun))),
+        "due": _before(part.lsn)[where],
+        "until": np.where(part.has_next[where], part.lsn[after], FAR),
+        "sub": sub[tube[where]],
+    }
+    return pa.table(columns, SEEN)
+
+
+def _queues(tube: Any, names: Sequence[str], utube: pa.ChunkedArray) -> Ints:
+    """A number for each pair of tube and sub-queue, the same in every part."""
+    queues = utube.combine_chunks().dictionary_encode()
+    queue = numbers(pa.chunked_array([queues.indices]), -1)
+    pairs, place = np.unique(np.stack((tube.astype(np.int64), queue)), axis=1, return_inverse=True)
+    texts = [*queues.dictionary.to_pylist(), ""]
+    found = []
+    for one, other in pairs.T.tolist():
+        key = json.dumps([names[one], texts[other]]).encode()
+        digest = hashlib.blake2b(key, digest_size=8).digest()
+        found.append(int.from_bytes(digest, "little", signed=True))
+    return np.array(found, np.int64)[place.reshape(-1)]
