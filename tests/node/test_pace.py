@@ -59,15 +59,16 @@ def test_a_pause_that_is_but_a_hiccup_changes_nothing() -> None:
 def test_once_they_pause_everything_may_go_again() -> None:
     pace = Pace(0, 0)
     pace.portion(SECOND, WINDOW_US, MOST)
-    for _ in range(SAVED_BYTES // MOST):
-        pace.sent(MOST)
+    while size := pace.portion(SECOND, WINDOW_US, MOST):
+        pace.sent(size)
     assert pace.portion(SECOND, WINDOW_US + 1_000, MOST) == 0
     assert pace.portion(SECOND, WINDOW_US + BUSY_US, MOST) == MOST
 
 
 def test_a_burst_of_writes_is_not_saved_up() -> None:
     pace, sent = Pace(0, 0), 0
-    while size := pace.portion(1 << 30, WINDOW_US, MOST):
+    assert pace.portion(1 << 30, WINDOW_US, MOST) == MOST
+    while size := pace.portion(1 << 30, 2 * WINDOW_US, MOST):
         pace.sent(size)
         sent += size
     assert sent == SAVED_BYTES
