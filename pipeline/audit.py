@@ -24,6 +24,7 @@ from pipeline.checks import (
     check_rescue,
     check_tasks,
     finding,
+    in_sequence,
     looked_at,
 )
 from pipeline.events import cleared, events, kept, one_lineage, read_log
@@ -121,8 +122,10 @@ def _judge(
     sound = alone.where("operation != 'damaged'")
     count = max((row["rows"] for row in nodes), default=0)
     rules = Rules(cleared(alone), types_of(alone), everything if from_start else nothing)
-    events_seen = looked_at(events(sound), rules, count)
-    tables = [check_tasks(events_seen), check_queues(events_seen), check_lsns(log)]
+    events_seen = looked_at(events(sound, timed=True), rules, count)
+    tables = [check_tasks(events_seen), check_queues(events_seen)]
+    if not in_sequence(log):
+        tables.append(check_lsns(log))
     if any(row["damaged"] for row in counted_rows):
         broken = log.where("operation = 'damaged'")
         tables.append(broken.select(*finding("damaged", F.col("detail"), node=F.col("node"))))

@@ -7,13 +7,18 @@ is small. What the checks mean stands in `pipeline.audit.CHECKS`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.events import by_task
+from pipeline.lives import numbers
 from pipeline.rules import COUNT, SEEN, TAKEN, Rules
 
 if TYPE_CHECKING:
@@ -21,6 +26,13 @@ if TYPE_CHECKING:
 
 #: Records of one slice when LSNs are checked.
 SLICE = 200_000
+#: A run of records that follow each other: its first and its last one.
+RUN = pa.schema(
+    [("node", pa.string())]
+    + [(f"{end}_{name}", pa.int64()) for end in ("first", "last") for name in ("lsn", "term", "us")]
+)
+#: Of more runs than this in a part or in all no more is asked: something is broken.
+RUNS_MAX = 100_000
 
 
 def finding(
@@ -92,11 +104,56 @@ def check_queues(seen: DataFrame) -> DataFrame:
     )
 
 
+def in_sequence(log: DataFrame) -> bool:
+    """No rule about LSNs, terms and the clock is broken; False: ask `check_lsns`. No shuffle.
+
+    Each part of the log, sorted, is a few runs of records that follow each other; the runs of all
+    parts must follow each other, too.
+    """
+    rows = _recorded(log).mapInArrow(_runs, from_arrow_schema(RUN))
+    runs = sorted(tuple(row) for row in rows.collect())
+    return len(runs) <= RUNS_MAX and all(_follows(*pair) for pair in pairwise(runs))
+
+
+def _follows(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Runs of one node: the other begins right behind the one, or goes on with its last record."""
+    (node, *_, lsn, term, us), (next_node, next_lsn, next_term, next_us, *_) = one, other
+    if node != next_node:
+        return True
+    in_time = next_term >= term and next_us >= us
+    return in_time and (next_lsn == lsn + 1 or (next_lsn == lsn and next_term == term))
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where the sorted records of a part do not follow each other, a new run begins."""
+    found = list(batches)
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    nodes = table["node"].combine_chunks().dictionary_encode()
+    node = numbers(pa.chunked_array([nodes.indices]), -1)
+    lsn, term, us = (numbers(table[name]) for name in ("lsn", "term", "us"))
+    order = np.lexsort((us, term, lsn, node))
+    node, lsn, term, us = node[order], lsn[order], term[order], us[order]
+    step = np.diff(lsn)
+    apart = (np.diff(node) != 0) | (step > 1) | (np.diff(us) < 0) | (np.diff(term) < 0)
+    apart |= (step == 0) & (np.diff(term) != 0)
+    starts = np.concatenate(([0], np.flatnonzero(apart) + 1))[: RUNS_MAX + 1]
+    ends = np.append(starts[1:], len(lsn)) - 1
+    names = nodes.dictionary.take(pa.array(node[starts]))
+    columns = [names, *(one[where] for where in (starts, ends) for one in (lsn, term, us))]
+    yield from pa.table(columns, schema=RUN).to_batches()
+
+
+def _recorded(log: DataFrame) -> DataFrame:
+    return log.where(
+        "not rescue and node is not null and lsn is not null and operation != 'damaged'"
+    ).select("node", "lsn", "term", F.unix_micros("time").alias("us"))
+
+
 def check_lsns(log: DataFrame) -> DataFrame:
     """Gaps, order of terms and clock of every node, slice by slice, then between slices."""
-    rows = log.where("not rescue and lsn is not null and operation != 'damaged'").select(
-        "node", "lsn", "term", F.unix_micros("time").alias("us")
-    )
+    rows = _recorded(log)
     rows = rows.withColumn("slice", F.floor(F.col("lsn") / SLICE))
     order = Window.partitionBy("node", "slice").orderBy("lsn", "term")
     slices = rows.groupBy("node", "slice").agg(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pipeline.lives import EVENT, Lives, lives
+from pipeline.lives import AT_LSN, AT_OP, Lives, lives
 from pipeline.operations import CODES
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ NEEDED = (
     "state_to",
     "session",
     "priority",
-    "ttl",
-    "ttr",
     "utube",
     "rescue",
 )
@@ -107,23 +105,27 @@ def code_of(operation: Column) -> Column:
     found = F.lit(0)
     for name, code in CODES.items():
         found = F.when(operation == name, F.lit(code)).otherwise(found)
-    return found.cast("tinyint")
+    return found.cast("bigint")
 
 
-def events(log: DataFrame) -> DataFrame:
-    """One row per task and record, touches left out; columns of `pipeline.lives.EVENT`."""
+def events(log: DataFrame, timed: bool = False) -> DataFrame:
+    """One row per task and record, touches left out; columns of `pipeline.lives.EVENT`.
+
+    timed: with ttl and ttr, which only the audit reads; each column costs every row.
+    """
     return log.where("task_id is not null and operation != 'touch'").select(
         "tube",
         F.col("task_id").alias("task"),
-        "lsn",
+        (
+            F.shiftleft("lsn", AT_LSN)
+            + F.shiftleft(code_of(F.col("operation")), AT_OP)
+            + F.coalesce((F.col("state_to") == "-").cast("bigint"), F.lit(0))
+        ).alias("at"),
         F.unix_micros("time").alias("us"),
-        code_of(F.col("operation")).alias("op"),
-        F.coalesce(F.col("state_to") == "-", F.lit(False)).alias("ends"),
         "session",
         F.col("priority").alias("pri"),
-        "ttl",
-        "ttr",
         "utube",
+        *(("ttl", "ttr") if timed else ()),
     )
 
 
@@ -143,7 +145,7 @@ def by_task(
     def on_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = list(batches)
         if found:
-            yield from work(lives(pa.Table.from_batches(found).cast(EVENT)))
+            yield from work(lives(pa.Table.from_batches(found)))
 
     return happened.repartition(parts, "tube", "task").mapInArrow(on_part, schema)
 

@@ -27,23 +27,21 @@ from pipeline.operations import (
 
 Bits = np.ndarray[Any, np.dtype[np.bool_]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-#: One row per task and record, touches left out. us: the record's time; op: a code of
-#: `pipeline.operations`; ends: the task is gone.
+#: One row per task and record, touches left out. us: the record's time; at: its LSN, a code of
+#: `pipeline.operations`, and 1 in the lowest bit if it ends the task. There may be ttl and ttr.
 EVENT = pa.schema(
     [
         ("tube", pa.string()),
         ("task", pa.int64()),
-        ("lsn", pa.int64()),
+        ("at", pa.int64()),
         ("us", pa.int64()),
-        ("op", pa.int8()),
-        ("ends", pa.bool_()),
         ("session", pa.string()),
         ("pri", pa.int64()),
-        ("ttl", pa.int64()),
-        ("ttr", pa.int64()),
         ("utube", pa.string()),
     ]
 )
+#: Bits below the LSN and below the operation.
+AT_LSN, AT_OP = 5, 1
 TASK = pa.schema(
     [
         ("tube", pa.string()),
@@ -133,7 +131,7 @@ def lives(table: pa.Table) -> Lives:
     tubes = table["tube"].combine_chunks().dictionary_encode()
     tube = tubes.indices.to_numpy(zero_copy_only=False)
     # Stable: each sort keeps what the ones before did. They mostly come in order of LSN.
-    at = numbers(table["lsn"]) * 16 + numbers(table["op"])
+    at = numbers(table["at"])
     order = np.argsort(at, kind="stable")
     task = numbers(table["task"])
     order = order[np.argsort(task[order], kind="stable")]
@@ -143,8 +141,8 @@ def lives(table: pa.Table) -> Lives:
             kind="stable",
         )
     ]
-    table, tube, task = table.take(pa.array(order)), tube[order], task[order]
-    op = numbers(table["op"])
+    table, tube, task, at = table.take(pa.array(order)), tube[order], task[order], at[order]
+    op = at >> AT_OP & 15
     count = len(task)
     first = np.ones(count, bool)
     first[1:] = (tube[1:] != tube[:-1]) | (task[1:] != task[:-1])
@@ -160,10 +158,10 @@ def lives(table: pa.Table) -> Lives:
     return Lives(
         table,
         task,
-        numbers(table["lsn"]),
+        at >> AT_LSN,
         numbers(table["us"]),
         op,
-        pc.fill_null(table["ends"], False).to_numpy(),
+        (at & 1).astype(bool),
         ~first,
         has_next,
         puts - np.repeat(before, np.diff(np.append(begun, count))),

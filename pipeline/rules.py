@@ -172,20 +172,20 @@ def _swept(
 
 
 def _finding(part: Lives, at: int, check: str) -> dict[str, Any]:
-    row = part.table.slice(at, 1).to_pylist()[0]
-    story: dict[str, Any] = {"operation_code": row["op"]}
+    tube, session = (part.table[name][at].as_py() for name in ("tube", "session"))
+    story: dict[str, Any] = {"operation_code": int(part.op[at])}
     if part.has_prev[at]:
-        before = part.table.slice(at - 1, 1).to_pylist()[0]
-        story |= {"prev_op": before["op"], "prev_lsn": before["lsn"]}
-        story["prev_session"] = before["session"]
-        story["prev_time"] = _moment(before["us"])
-    story |= {"session": row["session"], "time": _moment(row["us"])}
+        before = at - 1
+        story |= {"prev_op": int(part.op[before]), "prev_lsn": int(part.lsn[before])}
+        story["prev_session"] = part.table["session"][before].as_py()
+        story["prev_time"] = _moment(int(part.us[before]))
+    story |= {"session": session, "time": _moment(int(part.us[at]))}
     told = json.dumps({name: value for name, value in story.items() if value is not None})
     return {
         "check": check,
-        "tube": row["tube"],
-        "task": row["task"],
-        "lsn": row["lsn"],
+        "tube": tube,
+        "task": int(part.task[at]),
+        "lsn": int(part.lsn[at]),
         "evidence": told,
     }
 
@@ -239,11 +239,13 @@ def _queues(tube: Any, names: Sequence[str], utube: pa.ChunkedArray) -> Ints:
     """A number for each pair of tube and sub-queue, the same in every part."""
     queues = utube.combine_chunks().dictionary_encode()
     queue = numbers(pa.chunked_array([queues.indices]), -1)
-    pairs, place = np.unique(np.stack((tube.astype(np.int64), queue)), axis=1, return_inverse=True)
-    texts = [*queues.dictionary.to_pylist(), ""]
+    pairs, place = np.unique(
+        tube.astype(np.int64) * (len(queues.dictionary) + 1) + queue + 1, return_inverse=True
+    )
+    texts = ["", *queues.dictionary.to_pylist()]
     found = []
-    for one, other in pairs.T.tolist():
+    for one, other in (divmod(pair, len(texts)) for pair in pairs.tolist()):
         key = json.dumps([names[one], texts[other]]).encode()
         digest = hashlib.blake2b(key, digest_size=8).digest()
         found.append(int.from_bytes(digest, "little", signed=True))
-    return np.array(found, np.int64)[place.reshape(-1)]
+    return np.array(found, np.int64)[place]

@@ -59,7 +59,7 @@ def findings(spark: Any, stories: dict[str, list[Path]]) -> tuple[list[str], int
     rules = Rules(
         cleared(alone), audit.types_of(alone), lambda tube: tube.partition("/")[0] in begun
     )
-    seen = checks.looked_at(events(alone), rules).persist()
+    seen = checks.looked_at(events(alone, timed=True), rules).persist()
     tables = [
         checks.check_tasks(seen),
         checks.check_queues(seen),
