@@ -135,12 +135,15 @@ def _open_events(spark: SparkSession, home: Path) -> DataFrame:
 
 def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
     """(tasks, deliveries) of all runs, and of what was not over at the end of the last one."""
-    home, name = Path(out), _state(Path(out))["name"]
+    home, state = Path(out), _state(Path(out))
     found = []
     for table, schema in (("tasks", lv.TASK), ("deliveries", lv.DELIVERY)):
         columns = _spark(schema)
+        if not state:
+            found.append(spark.createDataFrame([], columns))
+            continue
         finished = spark.read.schema(columns).parquet(str(home / table))
-        unfinished = spark.read.schema(columns).parquet(str(home / f"open-{table}" / name))
+        unfinished = spark.read.schema(columns).parquet(str(home / f"open-{table}" / state["name"]))
         found.append(finished.select(*schema.names).unionByName(unfinished))
     return found[0], found[1]
 

@@ -14,6 +14,7 @@ from benchmarks.logmaker import START_US, LogMaker, fill
 from pipeline import compact, history, report
 from pipeline.events import NEEDED, events, one_lineage, read_log
 from pipeline.session import build_session
+from tandemq.spark.logs import ARCHIVE_MARK
 
 
 def test_history_tells_how_each_delivery_went(spark: Any, maker: LogMaker) -> None:
@@ -130,6 +131,15 @@ def test_report_is_one_page_with_the_numbers(spark: Any, maker: LogMaker, tmp_pa
     failing = pq.read_table(tmp_path / "out" / "failing.parquet").to_pylist()
     assert failing == [{"tube": "q", "key": "odd", "failures": 5, "tasks": 5}]
     assert counts["workers"] == 1
+
+
+def test_a_log_without_a_record_has_an_empty_report(spark: Any, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / ARCHIVE_MARK).write_text('{"version": 1}')
+    counts = report.run(spark, [str(archive)], str(tmp_path / "out"))
+    assert {count for name, count in counts.items() if name != "page"} == {0}
+    assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_an_archive_and_the_live_log_read_as_one(
