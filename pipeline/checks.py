@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.events import by_task
-from pipeline.lives import numbers
+from pipeline.lives import encoded, numbers
 from pipeline.rules import COUNT, SEEN, TAKEN, Rules
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def finding(
 
 def looked_at(happened: DataFrame, rules: Rules, count: int = 0) -> DataFrame:
     """Rows of `pipeline.rules.SEEN`, of events. count: see `by_task`."""
-    return by_task(happened, rules, from_arrow_schema(SEEN), count)
+    return by_task(happened, rules, SEEN, count)
 
 
 def check_tasks(seen: DataFrame) -> DataFrame:
@@ -130,8 +130,7 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if not found:
         return
     table = pa.Table.from_batches(found)
-    nodes = table["node"].combine_chunks().dictionary_encode()
-    node = numbers(pa.chunked_array([nodes.indices]), -1)
+    node, nodes = encoded(table["node"])
     lsn, term, us = (numbers(table[name]) for name in ("lsn", "term", "us"))
     order = np.lexsort((us, term, lsn, node))
     node, lsn, term, us = node[order], lsn[order], term[order], us[order]
@@ -140,7 +139,7 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     apart |= (step == 0) & (np.diff(term) != 0)
     starts = np.concatenate(([0], np.flatnonzero(apart) + 1))[: RUNS_MAX + 1]
     ends = np.append(starts[1:], len(lsn)) - 1
-    names = nodes.dictionary.take(pa.array(node[starts]))
+    names = pa.array(nodes, pa.string()).take(pa.array(node[starts]))
     columns = [names, *(one[where] for where in (starts, ends) for one in (lsn, term, us))]
     yield from pa.table(columns, schema=RUN).to_batches()
 

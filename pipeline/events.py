@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.lives import AT_LSN, AT_OP, Lives, lives
 from pipeline.operations import CODES
@@ -132,7 +133,7 @@ def events(log: DataFrame, timed: bool = False) -> DataFrame:
 def by_task(
     happened: DataFrame,
     work: Callable[[Lives], Iterable[pa.RecordBatch]],
-    schema: str,
+    schema: pa.Schema,
     count: int = 0,
 ) -> DataFrame:
     """What `work` makes of the lives of tasks, part by part; each task is whole in one part.
@@ -147,7 +148,9 @@ def by_task(
         if found:
             yield from work(lives(pa.Table.from_batches(found)))
 
-    return happened.repartition(parts, "tube", "task").mapInArrow(on_part, schema)
+    return happened.repartition(parts, "tube", "task").mapInArrow(
+        on_part, from_arrow_schema(schema)
+    )
 
 
 def cleared(log: DataFrame) -> dict[str, list[int]]:

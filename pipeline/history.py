@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from pipeline import lives as lv
 from pipeline.events import NEEDED, by_task, cleared, events, furthest
@@ -45,10 +44,6 @@ _ESCAPED = {
 }
 
 
-def _spark(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema)
-
-
 def tasks(happened: DataFrame, gone: Mapping[str, Sequence[int]] | None = None) -> DataFrame:
     """One row per task, of events; `gone`: see `pipeline.events.cleared`.
 
@@ -56,7 +51,7 @@ def tasks(happened: DataFrame, gone: Mapping[str, Sequence[int]] | None = None) 
     first_taken_us, ended_us, ran_us (all deliveries), attempts, retries (given back or out of
     time), first_lsn, last_lsn, outcome, waited_us (put to first take).
     """
-    return by_task(happened, partial(_tasks, _last(gone or {})), _spark(lv.TASK))
+    return by_task(happened, partial(_tasks, _last(gone or {})), lv.TASK)
 
 
 def _tasks(gone: Mapping[str, int], part: lv.Lives) -> Iterable[pa.RecordBatch]:
@@ -73,7 +68,7 @@ def deliveries(happened: DataFrame) -> DataFrame:
     Columns: tube, task, birth, attempt, consumer, taken_us, waited_us (since it became ready),
     ran_us and outcome (NULL and `running` while it is held), lsn, put_lsn, put_us.
     """
-    return by_task(happened, _deliveries, _spark(lv.DELIVERY))
+    return by_task(happened, _deliveries, lv.DELIVERY)
 
 
 def _deliveries(part: lv.Lives) -> Iterable[pa.RecordBatch]:
@@ -103,7 +98,7 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
             shutil.rmtree(home / table / name, ignore_errors=True)
             (home / table / name).mkdir(parents=True)
         writer = Writer(str(home), name, _last(cleared(log.log)))
-        found = by_task(happened, writer, _spark(COUNTS), log.count).collect()
+        found = by_task(happened, writer, COUNTS, log.count).collect()
     counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
     aside = home / (STATE_FILE + ".new")
     aside.write_text(json.dumps({"lsn": log.last, "name": name}) + "\n")
@@ -130,7 +125,7 @@ def _state(home: Path) -> dict[str, Any]:
 def _open_events(spark: SparkSession, home: Path) -> DataFrame:
     """Events of the tasks that were not over at the end of the last run."""
     folder = str(home / "open" / _state(home)["name"])
-    return spark.read.schema(_spark(lv.EVENT)).parquet(folder).select(*lv.EVENT.names)
+    return spark.read.schema(from_arrow_schema(lv.EVENT)).parquet(folder).select(*lv.EVENT.names)
 
 
 def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
@@ -138,7 +133,7 @@ def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
     home, state = Path(out), _state(Path(out))
     found = []
     for table, schema in (("tasks", lv.TASK), ("deliveries", lv.DELIVERY)):
-        columns = _spark(schema)
+        columns = from_arrow_schema(schema)
         if not state:
             found.append(spark.createDataFrame([], columns))
             continue
@@ -184,8 +179,7 @@ class Writer:
         """Rows by the date of their task's put and by tube, in order of an LSN."""
         if not rows.num_rows:
             return
-        tubes = rows["tube"].combine_chunks().dictionary_encode()
-        tube = tubes.indices.to_numpy(zero_copy_only=False)
+        tube, tubes = lv.encoded(rows["tube"])
         day = lv.numbers(rows["put_us"], -1) // DAY_US
         order = np.lexsort((lv.numbers(rows[lsn]), tube, day))
         rows, tube, day = rows.drop(["tube"]).take(pa.array(order)), tube[order], day[order]
@@ -195,7 +189,7 @@ class Writer:
             date = NULL_FOLDER
             if day[start] >= 0:
                 date = str(np.datetime64(int(day[start]), "D"))
-            label = tubes.dictionary[int(tube[start])].as_py().translate(_ESCAPED)
+            label = tubes[tube[start]].translate(_ESCAPED)
             folder = Path(self.home) / name / self.name / f"date={date}" / f"tube={label}"
             self._write(rows.slice(start, end - start), folder)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.lives import Bits, Ints, Lives, numbers
+from pipeline.lives import Bits, Ints, Lives, encoded, numbers
 from pipeline.operations import (
     ACK,
     BURY,
@@ -114,18 +114,14 @@ def _before(values: Any) -> Any:
 
 def _findings(part: Lives, rules: Rules) -> pa.Table:
     op, us = part.op, part.us
-    sessions = part.table["session"].combine_chunks().dictionary_encode()
-    session = numbers(pa.chunked_array([sessions.indices]), -1)
+    session, _ = encoded(part.table["session"])
     prev, prev_session = np.where(part.has_prev, _before(op), 0), _before(session)
     there = part.has_prev
     ended = there & _before(part.ends)
     held = there & (prev == TAKE)
     waited = us - _before(us)
     by_other = (session >= 0) & (prev_session >= 0) & (session != prev_session)
-    tubes = part.table["tube"].combine_chunks().dictionary_encode()
-    tube = tubes.indices.to_numpy(zero_copy_only=False)
-    names = tubes.dictionary.to_pylist()
-    whole = np.array([rules.whole(name) for name in names], bool)[tube]
+    whole = np.array([rules.whole(name) for name in part.tubes], bool)[part.tube]
     known = part.put[part.life]
     put_us = us[part.starts][part.life]
     ttl, ttr = (numbers(part.table[name], FAR) for name in ("ttl", "ttr"))
@@ -136,7 +132,7 @@ def _findings(part: Lives, rules: Rules) -> pa.Table:
     again = (op == PUT) & there & ~ended
     expired = (op == TTL) & (prev == PUT) & (prev_ttl < FAR) & (waited < prev_ttl)
     broken = (
-        again & ~_swept(part, again, tube, names, rules.cleared),
+        again & ~_swept(part, again, rules.cleared),
         (op != PUT) & ~there & whole,
         (op == ACK) & ended,
         (op != PUT) & ended,
@@ -152,20 +148,14 @@ def _findings(part: Lives, rules: Rules) -> pa.Table:
     return pa.Table.from_pylist(rows, SEEN)
 
 
-def _swept(
-    part: Lives,
-    chosen: Bits,
-    tube: Any,
-    names: Sequence[str],
-    cleared: Mapping[str, Sequence[int]],
-) -> Bits:
+def _swept(part: Lives, chosen: Bits, cleared: Mapping[str, Sequence[int]]) -> Bits:
     """Of the chosen events: all tasks of the tube went between the event before and this one."""
     found = np.zeros(len(part.op), bool)
     prev_lsn = _before(part.lsn)
-    for code, name in enumerate(names):
+    for code, name in enumerate(part.tubes):
         if name in cleared:
             lsns = np.array([*cleared[name], FAR], np.int64)
-            where = np.flatnonzero(chosen & (tube == code))
+            where = np.flatnonzero(chosen & (part.tube == code))
             following = np.searchsorted(lsns, prev_lsn[where], "right")
             found[where] = lsns[following] < part.lsn[where]
     return found
@@ -197,7 +187,7 @@ def _moment(us: int) -> str:
 
 def _counts(part: Lives) -> pa.Table:
     """How the lives fared: each is in exactly one of these numbers."""
-    lasts = np.append(part.starts[1:], len(part.op)) - 1
+    lasts = part.lasts
     found: dict[str, int] = {}
     for code in range(16):
         for ends in (False, True):
@@ -211,8 +201,7 @@ def _counts(part: Lives) -> pa.Table:
 
 def _takes(part: Lives, rules: Rules) -> pa.Table:
     """Takes from tubes that promise an order, of tasks whose put is known."""
-    tubes = part.table["tube"].combine_chunks().dictionary_encode()
-    tube, names = tubes.indices.to_numpy(zero_copy_only=False), tubes.dictionary.to_pylist()
+    tube, names = part.tube, part.tubes
     in_order = np.array([rules.in_order(name) for name in names], bool)
     sub = np.array([rules.in_order(name) and rules.has_queues(name) for name in names], bool)
     where = np.flatnonzero((part.op == TAKE) & part.put[part.life] & in_order[tube])
@@ -235,14 +224,11 @@ def _takes(part: Lives, rules: Rules) -> pa.Table:
     return pa.table(columns, SEEN)
 
 
-def _queues(tube: Any, names: Sequence[str], utube: pa.ChunkedArray) -> Ints:
+def _queues(tube: Ints, names: Sequence[str], utube: pa.ChunkedArray) -> Ints:
     """A number for each pair of tube and sub-queue, the same in every part."""
-    queues = utube.combine_chunks().dictionary_encode()
-    queue = numbers(pa.chunked_array([queues.indices]), -1)
-    pairs, place = np.unique(
-        tube.astype(np.int64) * (len(queues.dictionary) + 1) + queue + 1, return_inverse=True
-    )
-    texts = ["", *queues.dictionary.to_pylist()]
+    queue, queues = encoded(utube)
+    texts = ["", *queues]
+    pairs, place = np.unique(tube * len(texts) + queue + 1, return_inverse=True)
     found = []
     for one, other in (divmod(pair, len(texts)) for pair in pairs.tolist()):
         key = json.dumps([names[one], texts[other]]).encode()
