@@ -7,11 +7,12 @@ the rule holds. `judge` runs them all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from model.errors import StorageError
@@ -25,16 +26,16 @@ from pipeline.checks import (
     check_tasks,
     finding,
     in_sequence,
-    looked_at,
 )
-from pipeline.events import cleared, events, kept, one_lineage, read_log
-from pipeline.rules import COUNT, KINDS, Rules, everything, nothing
-from pipeline.staged import staged
+from pipeline.events import SURVEYED, Survey, kept, read_log, survey, survey_frame
+from pipeline.rules import COUNT, KINDS, SEEN, Rules, everything, nothing
 from storage.meta import read_commit
-from tandemq.spark.logs import ArrowDisk
+from tandemq.spark.disk import ArrowDisk
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from pipeline.notes import Notes
 
 #: What each check means, in the order of the report.
 CHECKS = {
@@ -64,10 +65,6 @@ CHECKS = {
 }
 
 
-#: Words in what Spark says of a Parquet file it cannot read.
-UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
-
-
 @dataclass
 class Verdict:
     """ok: no rule is broken. counts: of everything looked at; broken: rows by check."""
@@ -95,61 +92,11 @@ def judge(
 ) -> Verdict:
     """All checks over a log of one or several nodes, read with `rescue` and mode PERMISSIVE.
 
-
     clients: what clients were told (process, f, tube, task_id, outcome, digest). limit: offending
     rows kept of each check; all are counted.
     """
-    with kept(log):
-        return _judge(log, clients, commit_lsn, limit)
-
-
-def _judge(
-    log: DataFrame, clients: DataFrame | None, commit_lsn: int | None, limit: int
-) -> Verdict:
-    """`judge` of a log that is quickly read several times."""
-    totals = log.groupBy("node", "rescue").agg(
-        F.min("lsn").alias("first"),
-        F.max("lsn").alias("last"),
-        F.count("*").alias("rows"),
-        F.sum((F.col("operation") == "damaged").cast("int")).alias("damaged"),
-    )
-    counted_rows = totals.collect()
-    seen = [row for row in counted_rows if row["node"] is not None]
-    nodes = [row for row in seen if not row["rescue"]]
-    alone = one_lineage(log) if len(nodes) > 1 else log.where("not rescue")
-    from_start = min((row["first"] for row in nodes), default=1) <= 1
-    verdict = Verdict()
-    sound = alone.where("operation != 'damaged'")
-    count = max((row["rows"] for row in nodes), default=0)
-    rules = Rules(cleared(alone), types_of(alone), everything if from_start else nothing)
-    events_seen = looked_at(events(sound, timed=True), rules, count)
-    tables = [check_tasks(events_seen), check_queues(events_seen)]
-    if not in_sequence(log):
-        tables.append(check_lsns(log))
-    if any(row["damaged"] for row in counted_rows):
-        broken = log.where("operation = 'damaged'")
-        tables.append(broken.select(*finding("damaged", F.col("detail"), node=F.col("node"))))
-    if len(nodes) > 1:
-        tables.append(check_nodes(log, commit_lsn))
-    if any(row["rescue"] for row in seen):
-        tables.append(check_rescue(log))
-    if clients is not None:
-        tables.append(check_clients(alone, clients, log.where("rescue")))
-    lineage = check_lineage(log)
-    with (
-        kept(events_seen),
-        kept(reduce(lambda one, other: one.unionByName(other), tables)) as findings,
-    ):
-        _sum_up(verdict, findings, lineage, limit)
-        fared = task_counts(events_seen)
-    verdict.counts = {
-        "records": max((row["last"] - row["first"] + 1 for row in nodes), default=0),
-        "rows": sum(row["rows"] for row in nodes),
-        "nodes": len(nodes),
-        "rescued_rows": sum(row["rows"] for row in seen if row["rescue"]),
-        **fared,
-    }
-    return verdict
+    with kept(log), survey_frame(log) as seen:
+        return _judge(seen, nullcontext(log), clients, commit_lsn, limit)
 
 
 def run(
@@ -161,24 +108,92 @@ def run(
 ) -> Verdict:
     """`judge` over directories and archives; commit_lsn: default is `common_commit`."""
     upto = commit_lsn if commit_lsn is not None else common_commit(paths)
-    try:
-        with staged(spark, paths, columns(), rescue=True, permissive=True) as log:
-            return _judge(log, clients, upto, limit)
-    except Exception as error:
-        if not any(word in str(error) for word in UNREADABLE):
-            raise
-    # Spark's own reader does not go on behind a damaged file of an archive; ours makes it a row.
-    damaged = read_log(spark, paths, columns(), rescue="true", mode="PERMISSIVE")
-    return judge(damaged, clients, upto, limit)
+    options = {"rescue": "true", "mode": "PERMISSIVE"}
+    with survey(spark, paths, SURVEYED, **options) as seen:
+        return _judge(
+            seen, kept(read_log(spark, paths, columns(), **options)), clients, upto, limit
+        )
 
 
-def types_of(log: DataFrame) -> dict[str, frozenset[str]]:
+def _judge(
+    seen: Survey,
+    reading: AbstractContextManager[DataFrame],
+    clients: DataFrame | None,
+    commit_lsn: int | None,
+    limit: int,
+) -> Verdict:
+    """`judge`; the log itself is only read where the survey does not tell all."""
+    alone = seen.furthest
+    from_start = min((log.first for log in seen.logs if log.first is not None), default=1) <= 1
+    rules = Rules(
+        alone.cleared if alone is not None else {},
+        types_of(alone) if alone is not None else {},
+        everything if from_start else nothing,
+        seen.buckets,
+    )
+    with ExitStack() as kept_for_now:
+        keep = kept_for_now.enter_context
+        looked_at = keep(kept(seen.by_task(rules, SEEN)))
+        rows = alone.rows if alone is not None else 0
+        tables = [check_tasks(looked_at), check_queues(looked_at, seen.buckets, rows)]
+        asked = _asked(seen, clients)
+        if asked:
+            tables += _of_the_log(keep(reading), asked, clients, commit_lsn, alone)
+        verdict = Verdict()
+        findings = keep(kept(reduce(DataFrame.unionByName, tables)))
+        _sum_up(verdict, findings, check_lineage(seen.logs), limit)
+        fared = task_counts(looked_at)
+    verdict.counts = {
+        "records": max((log.last - log.first + 1 for log in seen.logs if log.last), default=0),
+        "rows": sum(log.rows for log in seen.logs),
+        "nodes": len(seen.logs),
+        "rescued_rows": sum(one.rows for one in seen.notes if one.rescue and one.node is not None),
+        **fared,
+    }
+    return verdict
+
+
+def _asked(seen: Survey, clients: DataFrame | None) -> set[str]:
+    """What only the log itself can answer."""
+    found = {
+        "lsns": not in_sequence(seen.logs),
+        "damaged": any(one.damaged for one in seen.notes),
+        "nodes": len(seen.logs) > 1,
+        "rescue": any(one.rescue and one.node is not None for one in seen.notes),
+        "clients": clients is not None,
+    }
+    return {name for name, there in found.items() if there}
+
+
+def _of_the_log(
+    log: DataFrame,
+    asked: set[str],
+    clients: DataFrame | None,
+    commit_lsn: int | None,
+    alone: Notes | None,
+) -> list[DataFrame]:
+    """Findings about what was asked. alone: the node whose log goes furthest."""
+    tables = []
+    if "lsns" in asked:
+        tables.append(check_lsns(log))
+    if "damaged" in asked:
+        broken = log.where("operation = 'damaged'")
+        tables.append(broken.select(*finding("damaged", F.col("detail"), node=F.col("node"))))
+    if "nodes" in asked:
+        tables.append(check_nodes(log, commit_lsn))
+    if "rescue" in asked:
+        tables.append(check_rescue(log))
+    if clients is not None:
+        whole = log.where("not rescue")
+        if alone is not None:
+            whole = whole.where(F.col("node") == alone.node)
+        tables.append(check_clients(whole, clients, log.where("rescue")))
+    return tables
+
+
+def types_of(log: Notes) -> dict[str, frozenset[str]]:
     """The drivers of each tube that was put into."""
-    rows = log.where("operation = 'put'").select("tube", "tube_type").distinct().collect()
-    found: dict[str, frozenset[str]] = {}
-    for row in rows:
-        found[row["tube"]] = found.get(row["tube"], frozenset()) | {row["tube_type"] or ""}
-    return found
+    return {tube: frozenset(types) for tube, types in log.types.items()}
 
 
 def _sum_up(

@@ -1,38 +1,36 @@
 """The checks of the audit: each a function of DataFrames that gives the rows breaking one rule.
 
-Facts about tasks need one shuffle, about sub-queues another, about LSNs a third; everything else
-is small. What the checks mean stands in `pipeline.audit.CHECKS`.
+What is about tasks and queues is found in Python workers and comes here as rows; what is about two
+logs at once, in SQL. What the checks mean stands in `pipeline.audit.CHECKS`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.events import by_task
-from pipeline.lives import encoded, numbers
-from pipeline.rules import COUNT, SEEN, TAKEN, Rules
+from pipeline.arrays import plain
+from pipeline.events import parts_for, spread
+from pipeline.exchange import unpacked
+from pipeline.notes import RUNS_MAX, Notes, Run
+from pipeline.queues import TAKEN, Queues, in_order
+from pipeline.rules import COUNT, SEEN, TAKES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 #: Records of one slice when LSNs are checked.
 SLICE = 200_000
-#: A run of records that follow each other: its first and its last one.
-RUN = pa.schema(
-    [("node", pa.string())]
-    + [(f"{end}_{name}", pa.int64()) for end in ("first", "last") for name in ("lsn", "term", "us")]
-)
-#: Of more runs than this in a part or in all no more is asked: something is broken.
-RUNS_MAX = 100_000
+#: Takes of more rows of a log than this are sorted by Spark, which can lay them down on disk.
+SORTED_ROWS = 40_000_000
 
 
 def finding(
@@ -54,94 +52,69 @@ def finding(
     ]
 
 
-def looked_at(happened: DataFrame, rules: Rules, count: int = 0) -> DataFrame:
-    """Rows of `pipeline.rules.SEEN`, of events. count: see `by_task`."""
-    return by_task(happened, rules, SEEN, count)
-
-
 def check_tasks(seen: DataFrame) -> DataFrame:
-    """Rules about one task at a time. seen: see `looked_at`."""
-    broken = seen.where(~F.col("check").isin(TAKEN, COUNT))
+    """Rules about one task at a time. seen: rows of `pipeline.rules.SEEN`."""
+    broken = seen.where(~F.col("check").isin(TAKES, COUNT))
     return broken.select(*finding(F.col("check"), F.col("evidence"), F.col("tube"), F.col("task")))
 
 
-def check_queues(seen: DataFrame) -> DataFrame:
-    """Rules about the order of a tube, or of each sub-queue where a tube has them."""
-    queue = Window.partitionBy("queue").orderBy("lsn", "task")
-    rank, last_rank = F.struct("rank", "task"), F.lag(F.struct("rank", "task")).over(queue)
-    before = queue.rowsBetween(Window.unboundedPreceding, -1)
-    # A holder lets go by whatever follows its take: both ends are in one row.
-    placed = seen.where(F.col("check") == TAKEN).select(
-        "*",
-        last_rank.alias("last"),
-        F.lag("lsn").over(queue).alias("last_take"),
-        F.max(F.struct("until", "task")).over(before).alias("others"),
-    )
-    broken = (F.col("last") > rank) & (F.col("last_take") > F.col("due"))
-    other = F.col("others")
-    overlap = F.col("sub") & (other.until > F.col("lsn")) & (other.task != F.col("task"))
-    name = F.coalesce("utube", F.lit("")).alias("queue")
-    # One pass over the takes finds both; a take may break both rules.
-    both = F.array(
-        F.when(
-            broken,
-            F.struct(
-                F.lit("order_break").alias("check"),
-                F.to_json(F.struct(name, "last", "last_take", "due")).alias("evidence"),
-            ),
-        ),
-        F.when(
-            overlap,
-            F.struct(
-                F.lit("utube_overlap").alias("check"),
-                F.to_json(F.struct(name, "others")).alias("evidence"),
-            ),
-        ),
-    )
-    found = placed.where(broken | overlap).select("tube", "task", "lsn", F.explode(both).alias("f"))
-    return found.where("f is not null").select(
-        *finding(F.col("f.check"), F.col("f.evidence"), F.col("tube"), F.col("task"))
-    )
+def check_queues(seen: DataFrame, buckets: int, rows: int) -> DataFrame:
+    """Rules about the order of a tube, or of each sub-queue where a tube has them.
 
-
-def in_sequence(log: DataFrame) -> bool:
-    """No rule about LSNs, terms and the clock is broken; False: ask `check_lsns`. No shuffle.
-
-    Each part of the log, sorted, is a few runs of records that follow each other; the runs of all
-    parts must follow each other, too.
+    buckets: see `pipeline.rules.Rules`. rows: of the log.
     """
-    rows = _recorded(log).mapInArrow(_runs, from_arrow_schema(RUN))
-    runs = sorted(tuple(row) for row in rows.collect())
-    return len(runs) <= RUNS_MAX and all(_follows(*pair) for pair in pairwise(runs))
+    takes = seen.where(F.col("check") == TAKES)
+    parts = parts_for(seen.sparkSession, buckets, rows)
+    if rows <= SORTED_ROWS:
+        found = spread(takes, parts).mapInArrow(_queues, from_arrow_schema(SEEN))
+    else:
+        lines = takes.select("body").mapInArrow(_lines, from_arrow_schema(plain(TAKEN)))
+        lines = lines.repartition(parts, "queue").sortWithinPartitions("queue", "lsn", "task")
+        found = lines.mapInArrow(_queues_in_order, from_arrow_schema(SEEN))
+    return check_tasks(found)
 
 
-def _follows(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Runs of one node: the other begins right behind the one, or goes on with its last record."""
-    (node, *_, lsn, term, us), (next_node, next_lsn, next_term, next_us, *_) = one, other
-    if node != next_node:
-        return True
+def _queues(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Findings of packed takes: all of a queue's are here."""
+    tables = list(unpacked(batch.column(0) for batch in batches))
+    if tables:
+        yield from _found([in_order(pa.concat_tables(tables).unify_dictionaries())])
+
+
+def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for table in unpacked(batch.column(0) for batch in batches):
+        yield from table.cast(plain(TAKEN)).to_batches()
+
+
+def _queues_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Findings of sorted takes."""
+    tables = (pa.Table.from_batches([batch]).cast(plain(TAKEN)).cast(TAKEN) for batch in batches)
+    yield from _found(tables)
+
+
+def _found(stretches: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    rules = Queues()
+    for takes in stretches:
+        yield from pa.Table.from_pylist(rules.findings(takes), SEEN).to_batches()
+
+
+def in_sequence(logs: Sequence[Notes]) -> bool:
+    """No rule about LSNs, terms and the clock is broken; False: ask `check_lsns`.
+
+    Each part of a log is a few runs of records that follow each other; the runs of all parts must
+    follow each other, too.
+    """
+    return all(
+        len(log.runs) <= RUNS_MAX and all(_follows(*pair) for pair in pairwise(sorted(log.runs)))
+        for log in logs
+    )
+
+
+def _follows(one: Run, other: Run) -> bool:
+    """The other run begins right behind the one, or goes on with its last record."""
+    (*_, lsn, term, us), (next_lsn, next_term, next_us, *_) = one, other
     in_time = next_term >= term and next_us >= us
     return in_time and (next_lsn == lsn + 1 or (next_lsn == lsn and next_term == term))
-
-
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where the sorted records of a part do not follow each other, a new run begins."""
-    found = list(batches)
-    if not found:
-        return
-    table = pa.Table.from_batches(found)
-    node, nodes = encoded(table["node"])
-    lsn, term, us = (numbers(table[name]) for name in ("lsn", "term", "us"))
-    order = np.lexsort((us, term, lsn, node))
-    node, lsn, term, us = node[order], lsn[order], term[order], us[order]
-    step = np.diff(lsn)
-    apart = (np.diff(node) != 0) | (step > 1) | (np.diff(us) < 0) | (np.diff(term) < 0)
-    apart |= (step == 0) & (np.diff(term) != 0)
-    starts = np.concatenate(([0], np.flatnonzero(apart) + 1))[: RUNS_MAX + 1]
-    ends = np.append(starts[1:], len(lsn)) - 1
-    names = pa.array(nodes, pa.string()).take(pa.array(node[starts]))
-    columns = [names, *(one[where] for where in (starts, ends) for one in (lsn, term, us))]
-    yield from pa.table(columns, schema=RUN).to_batches()
 
 
 def _recorded(log: DataFrame) -> DataFrame:
@@ -205,23 +178,20 @@ def check_lsns(log: DataFrame) -> DataFrame:
     )
 
 
-def check_lineage(log: DataFrame, apart: int = 2**62) -> list[dict[str, Any]]:
+def check_lineage(logs: Sequence[Notes], apart: int = 2**62) -> list[dict[str, Any]]:
     """Parents of terms, from the few records that open one; in Python.
 
     apart: LSNs of several clusters in one log begin this far from each other.
     """
-    rows = log.where("operation = 'term' and not rescue").select("node", "lsn", "detail").collect()
     found: list[dict[str, Any]] = []
     ids: dict[tuple[int, int], str] = {}
-    by_node: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for row in rows:
-        by_node.setdefault(row["node"], []).append((row["lsn"], json.loads(row["detail"])))
-    starts = {lsn - 1 for terms in by_node.values() for lsn, _ in terms}
-    before = terms_at(log, starts) if len(ids_of(by_node)) > 1 else {}
-    for node, terms in sorted(by_node.items()):
-        for lsn, term in sorted(terms, key=lambda one: one[0]):
+    for log in sorted(logs, key=lambda one: str(one.node)):
+        held = sorted(log.held)
+        for lsn, detail in sorted(log.terms):
+            term: dict[str, Any] = json.loads(detail)
             reasons = []
-            there = before.get((node, lsn - 1))
+            at = bisect(held, lsn - 1, key=lambda one: one[0]) - 1
+            there = held[at][2] if at >= 0 and lsn - 1 <= held[at][1] else None
             if there is not None and term["parent"] != there:
                 reasons.append(f"parent is {term['parent']}, the term before is {there}")
             number = (lsn // apart, term["number"])
@@ -230,19 +200,8 @@ def check_lineage(log: DataFrame, apart: int = 2**62) -> list[dict[str, Any]]:
             if term["start_lsn"] != lsn % apart:
                 reasons.append(f"says it starts at LSN {term['start_lsn']}")
             if reasons:
-                found.append(row_of("forked_lineage", lsn, node, "; ".join(reasons)))
+                found.append(row_of("forked_lineage", lsn, log.node, "; ".join(reasons)))
     return found
-
-
-def ids_of(terms: dict[str, list[tuple[int, dict[str, Any]]]]) -> set[str]:
-    return {term["id"] for found in terms.values() for _, term in found}
-
-
-def terms_at(log: DataFrame, lsns: set[int]) -> dict[tuple[str, int], str]:
-    """Id of the term of the records at these LSNs, by node."""
-    rows = log.where(F.col("lsn").isin(sorted(lsns)) & ~F.col("rescue"))
-    rows = rows.where("operation != 'damaged'").select("node", "lsn", "term_id").distinct()
-    return {(row["node"], row["lsn"]): row["term_id"] for row in rows.collect()}
 
 
 def row_of(check: str, lsn: int | None, node: str | None, evidence: str) -> dict[str, Any]:

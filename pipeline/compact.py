@@ -17,11 +17,11 @@ from uuid import uuid4
 from storage.meta import read_commit
 from storage.segment import SegmentReader, segment_names
 from tandemq.spark.archive import TandemArchive
+from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import (
     ARCHIVE_MARK,
     ARCHIVE_PART,
     ARCHIVE_SPACES,
-    ArrowDisk,
     Wanted,
     meta_of,
     node_name,

@@ -1,8 +1,8 @@
-"""What every job starts from: the log as a DataFrame, one lineage of it, and events of tasks.
+"""What every job starts from: the log as a DataFrame, and one look through it that packs events.
 
 A task is known by its tube, its id and which put it began with: ids start at 0 again when a tube
-is truncated. `by_task` brings all events of a task to one place; from there on `pipeline.lives`
-works on columns.
+is truncated. `Survey.by_task` brings all events of a task to one worker; from there on
+`pipeline.lives` works on columns.
 """
 
 from __future__ import annotations
@@ -10,17 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pipeline.arrays import TEXT, Bits, chosen_rows, encoded, numbers, place_of
+from pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
 from pipeline.lives import AT_LSN, AT_OP, Lives, lives
+from pipeline.notes import Notes, gathered, noted
 from pipeline.operations import CODES
+from tandemq.spark.mapped import mapped
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NEEDED = (
     "lsn",
@@ -35,8 +41,17 @@ NEEDED = (
     "utube",
     "rescue",
 )
+#: What events are made of, and with what notes are taken besides.
+READ = (*NEEDED, "ttl", "ttr")
+SURVEYED = (*READ, "term", "term_id", "tube_type", "detail")
+#: Rows packed at once.
+STRETCH = 1 << 19
 #: Events one Python worker has at once, at most, where tasks are spread evenly.
-PART_ROWS = 1_000_000
+PART_ROWS = 1 << 20
+#: Parts for which the rows of a DataFrame are packed: it does not tell how large it is.
+FRAME_PARTS = 256
+#: Events of one bucket, or notes (no bucket).
+PACKED = pa.schema([("node", pa.string()), ("bucket", pa.int32()), ("body", pa.binary())])
 
 
 def read_log(
@@ -68,95 +83,181 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 @dataclass
-class Lineage:
-    """Rows of one node; its last LSN, None where there is no row; how many rows there are."""
+class Survey:
+    """A log gone through once. frame: rows of PACKED, kept. notes: see `pipeline.notes`."""
 
-    log: DataFrame
-    last: int | None
-    count: int
+    frame: DataFrame
+    notes: list[Notes]
+
+    @cached_property
+    def logs(self) -> list[Notes]:
+        """Notes on the nodes' logs, without rescue files and what could not be read at all."""
+        return [one for one in self.notes if one.node is not None and not one.rescue]
+
+    @property
+    def buckets(self) -> int:
+        """How many there are of packed rows, at most."""
+        return max((one.buckets for one in self.notes), default=buckets_for(1))
+
+    @cached_property
+    def furthest(self) -> Notes | None:
+        """The node whose log goes furthest; of equals the one that reaches back furthest."""
+        there = [one for one in self.logs if one.last is not None]
+        return min(there, key=lambda one: (-one.last, one.first, one.node), default=None)  # type: ignore[operator]
+
+    def by_task(
+        self,
+        work: Callable[[Lives], Iterable[pa.RecordBatch]],
+        schema: pa.Schema,
+        nodes: Sequence[str] | None = None,
+        before: DataFrame | None = None,
+    ) -> DataFrame:
+        """What `work` makes of the lives of tasks, part by part; each task is whole in one part.
+
+        schema: of its batches, with plain texts. nodes: whose logs; default is the furthest.
+        before: rows of `pipeline.lives.EVENT`, older than the log.
+        """
+        best = self.furthest
+        chosen = nodes if nodes is not None else [best.node] if best is not None else []
+        notes = [one for one in self.logs if one.node in chosen]
+        buckets = self.buckets
+        rows = self.frame.where(F.col("bucket").isNotNull() & F.col("node").isin(*chosen))
+        if before is not None:
+            pack = partial(_pack_events, buckets)
+            rows = rows.unionByName(before.mapInArrow(pack, from_arrow_schema(PACKED)))
+        parts = parts_for(self.frame.sparkSession, buckets, sum(one.rows for one in notes))
+        return spread(rows, parts).mapInArrow(partial(_on_part, work), from_arrow_schema(schema))
 
 
-def furthest(log: DataFrame) -> Lineage:
-    """The one node whose log goes furthest; of equals the one that reaches back furthest.
+def parts_for(spark: SparkSession, buckets: int, rows: int) -> int:
+    """How many partitions so many rows in buckets are brought to: a power of two."""
+    wanted = int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
+    wanted = max(wanted, rows // PART_ROWS + 1)
+    return min(buckets, 1 << (wanted - 1).bit_length())
 
-    Rescue files are left out.
+
+def spread(rows: DataFrame, parts: int) -> DataFrame:
+    """The bodies of packed rows; those of one bucket are in one of so many partitions."""
+    place = F.pmod(F.col("bucket"), F.lit(parts))
+    return rows.withColumn("place", place).repartitionById(parts, "place").select("body")
+
+
+def _on_part(
+    work: Callable[[Lives], Iterable[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    tables = [one for one in unpacked(batch.column(0) for batch in batches) if one.num_rows]
+    if tables:
+        # They come in any order; each is in order of LSN.
+        tables.sort(key=lambda one: one["at"][0].as_py())
+        yield from work(lives(pa.concat_tables(tables)))
+
+
+@contextmanager
+def survey(
+    spark: SparkSession, paths: Sequence[str], columns: Sequence[str] = NEEDED, **options: object
+) -> Iterator[Survey]:
+    """Look through directories and archives; what is found is kept while the block runs.
+
+    columns: NEEDED at least; ttl and ttr become columns of the events, of term, term_id and
+    tube_type there are notes. options: those of `tandemq_log`.
     """
-    nodes = (
-        log.where("not rescue and node is not null")
-        .groupBy("node")
-        .agg(F.max("lsn").alias("last"), F.min("lsn").alias("first"), F.count("*").alias("rows"))
-        .collect()
-    )
-    alone = log.where("not rescue")
-    if not nodes:
-        return Lineage(alone, None, 0)
-    best = min(nodes, key=lambda row: (-row["last"], row["first"], row["node"]))
-    if len(nodes) > 1:
-        alone = alone.where(F.col("node") == best["node"])
-    return Lineage(alone, best["last"], best["rows"])
+    schema = from_arrow_schema(PACKED)
+    with kept(mapped(spark, paths, columns, pack, schema, **options)) as frame:
+        yield Survey(frame, _notes(frame))
 
 
-def one_lineage(log: DataFrame) -> DataFrame:
-    """Rows of one node only: see `furthest`."""
-    return furthest(log).log
+@contextmanager
+def survey_frame(log: DataFrame) -> Iterator[Survey]:
+    """The same of rows of `tandemq_log`."""
+    read = log.select(*(name for name in log.columns if name in SURVEYED))
+    packing = read.mapInArrow(partial(pack, parts=FRAME_PARTS), from_arrow_schema(PACKED))
+    with kept(packing) as frame:
+        yield Survey(frame, _notes(frame))
 
 
-def code_of(operation: Column) -> Column:
-    """The operation's code."""
-    found = F.lit(0)
-    for name, code in CODES.items():
-        found = F.when(operation == name, F.lit(code)).otherwise(found)
-    return found.cast("bigint")
+def _notes(frame: DataFrame) -> list[Notes]:
+    rows = frame.where("bucket is null").select("body").collect()
+    return gathered(bytes(row["body"]) for row in rows)
 
 
-def events(log: DataFrame, timed: bool = False) -> DataFrame:
-    """One row per task and record, touches left out; columns of `pipeline.lives.EVENT`.
-
-    timed: with ttl and ttr, which only the audit reads; each column costs every row.
-    """
-    return log.where("task_id is not null and operation != 'touch'").select(
-        "tube",
-        F.col("task_id").alias("task"),
-        (
-            F.shiftleft("lsn", AT_LSN)
-            + F.shiftleft(code_of(F.col("operation")), AT_OP)
-            + F.coalesce((F.col("state_to") == "-").cast("bigint"), F.lit(0))
-        ).alias("at"),
-        F.unix_micros("time").alias("us"),
-        "session",
-        F.col("priority").alias("pri"),
-        "utube",
-        *(("ttl", "ttr") if timed else ()),
-    )
+def pack(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
+    """Rows of `tandemq_log` to rows of PACKED."""
+    for table in stretches(batches):
+        yield from _pack(table, buckets_for(parts))
 
 
-def by_task(
-    happened: DataFrame,
-    work: Callable[[Lives], Iterable[pa.RecordBatch]],
-    schema: pa.Schema,
-    count: int = 0,
-) -> DataFrame:
-    """What `work` makes of the lives of tasks, part by part; each task is whole in one part.
-
-    schema: of its batches. count: how many events there are about, so that parts do not get large.
-    """
-    parts = int(happened.sparkSession.conf.get("spark.sql.shuffle.partitions") or 8)
-    parts = max(parts, count // PART_ROWS + 1)
-
-    def on_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = list(batches)
-        if found:
-            yield from work(lives(pa.Table.from_batches(found)))
-
-    return happened.repartition(parts, "tube", "task").mapInArrow(
-        on_part, from_arrow_schema(schema)
-    )
+def stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of batches in tables of up to STRETCH rows."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > STRETCH:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
-def cleared(log: DataFrame) -> dict[str, list[int]]:
-    """When all tasks of a tube went at once, by truncate or drop: LSNs by tube, ascending."""
-    rows = log.where("operation in ('truncate', 'drop_tube') and tube is not null")
-    found: dict[str, list[int]] = {}
-    for row in rows.select("tube", "lsn").orderBy("lsn").collect():
-        found.setdefault(row["tube"], []).append(row["lsn"])
-    return found
+def _pack(table: pa.Table, buckets: int) -> Iterator[pa.RecordBatch]:
+    table = table.unify_dictionaries().combine_chunks()
+    node, nodes = encoded(table["node"])
+    rescue = numbers(table["rescue"].cast(pa.int64()))
+    both = node * 2 + rescue
+    for value in np.unique(both).tolist():
+        name, rescued = nodes[value // 2] if value >= 0 else None, bool(value & 1)
+        notes = noted(table, both == value, name, rescued)
+        notes.buckets = buckets
+        yield pa.RecordBatch.from_pylist(
+            [{"node": name, "bucket": None, "body": notes.text()}], PACKED
+        )
+        if name is not None and not rescued:
+            yield from _packed(_events(table, both == value), name, buckets)
+
+
+def _events(table: pa.Table, chosen: Bits) -> pa.Table:
+    """One row per task and record, touches left out; columns of `pipeline.lives.EVENT`."""
+    table = table.select([name for name in table.column_names if name in READ])
+    operation, operations = encoded(table["operation"])
+    # Of what is no operation, too: the last one is for NULL.
+    asked = np.array([name not in ("touch", "damaged") for name in (*operations, "")], bool)
+    chosen = chosen & asked[operation] & table["task_id"].is_valid().to_numpy()
+    table, operation = chosen_rows(table, chosen), operation[chosen]
+    codes = np.array([CODES.get(name, 0) for name in (*operations, "")], np.int64)
+    state, states = encoded(table["state_to"])
+    ends = (state == place_of(states, "-")).astype(np.int64)
+    columns = {
+        "tube": _text(table["tube"]),
+        "task": table["task_id"],
+        "at": (numbers(table["lsn"]) << AT_LSN) + (codes[operation] << AT_OP) + ends,
+        "us": table["time"].cast(pa.int64()),
+        "session": _text(table["session"]),
+        "pri": table["priority"],
+        "utube": _text(table["utube"]),
+    }
+    timed = {name: table[name] for name in ("ttl", "ttr") if name in table.column_names}
+    return pa.table(columns | timed)
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column if column.type == TEXT else column.dictionary_encode()
+
+
+def _pack_events(buckets: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of EVENT, texts plain, to rows of PACKED without a node."""
+    for table in stretches(batches):
+        names = table.column_names
+        columns = [
+            _text(table[name]) if pa.types.is_string(table[name].type) else table[name]
+            for name in names
+        ]
+        yield from _packed(pa.table(columns, names), None, buckets)
+
+
+def _packed(events: pa.Table, node: str | None, buckets: int) -> Iterator[pa.RecordBatch]:
+    if not events.num_rows:
+        return
+    tube, tubes = encoded(events["tube"])
+    bucket = bucket_of(marks([*tubes, ""])[tube] + numbers(events["task"]), buckets)
+    there, bodies = packed(events, bucket, buckets)
+    columns = [pa.repeat(pa.scalar(node, pa.string()), len(there)), pa.array(there, pa.int32())]
+    yield pa.RecordBatch.from_arrays([*columns, bodies], schema=PACKED)

@@ -1,6 +1,6 @@
 """History: one row per delivery and one per task, incremental, as Parquet by date and tube.
 
-`tasks` and `deliveries` are functions of events. `run` has them written where they are computed,
+`tasks` and `deliveries` are functions of a survey. `run` has them written where they are computed,
 and keeps the events of unfinished tasks beside its output, so that the next run reads only what the
 log has gained.
 """
@@ -16,6 +16,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +26,10 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline import lives as lv
-from pipeline.events import NEEDED, by_task, cleared, events, furthest
+from pipeline.arrays import TEXT, as_text, encoded, numbers, plain
+from pipeline.events import Survey, survey
 from pipeline.operations import TAKE
-from pipeline.staged import staged
+from tandemq.spark.source import parquet_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,35 +46,38 @@ _ESCAPED = {
 }
 
 
-def tasks(happened: DataFrame, gone: Mapping[str, Sequence[int]] | None = None) -> DataFrame:
-    """One row per task, of events; `gone`: see `pipeline.events.cleared`.
+def tasks(seen: Survey) -> DataFrame:
+    """One row per task of the log that goes furthest.
 
     Columns: tube, task, birth, utube, pri, producer, consumer (of the last delivery), put_us,
     first_taken_us, ended_us, ran_us (all deliveries), attempts, retries (given back or out of
     time), first_lsn, last_lsn, outcome, waited_us (put to first take).
     """
-    return by_task(happened, partial(_tasks, _last(gone or {})), lv.TASK)
+    work = partial(_tasks, _last(seen))
+    return seen.by_task(work, plain(lv.TASK))
 
 
 def _tasks(gone: Mapping[str, int], part: lv.Lives) -> Iterable[pa.RecordBatch]:
-    return lv.tasks(part, gone).to_batches()
+    return lv.tasks(part, gone).cast(plain(lv.TASK)).to_batches()
 
 
-def _last(gone: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    return {tube: max(lsns) for tube, lsns in gone.items()}
+def _last(seen: Survey) -> dict[str, int]:
+    """The last LSN at which all tasks of a tube went."""
+    best = seen.furthest
+    return {} if best is None else {tube: max(lsns) for tube, lsns in best.cleared.items()}
 
 
-def deliveries(happened: DataFrame) -> DataFrame:
-    """One row per take, of events.
+def deliveries(seen: Survey) -> DataFrame:
+    """One row per take of the log that goes furthest.
 
     Columns: tube, task, birth, attempt, consumer, taken_us, waited_us (since it became ready),
     ran_us and outcome (NULL and `running` while it is held), lsn, put_lsn, put_us.
     """
-    return by_task(happened, _deliveries, lv.DELIVERY)
+    return seen.by_task(_deliveries, plain(lv.DELIVERY))
 
 
 def _deliveries(part: lv.Lives) -> Iterable[pa.RecordBatch]:
-    return lv.deliveries(part).to_batches()
+    return lv.deliveries(part).cast(plain(lv.DELIVERY)).to_batches()
 
 
 def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
@@ -85,28 +90,26 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
     home = Path(out)
     state = _state(home)
     before = int(state.get("lsn", 0))
-    with staged(spark, paths, NEEDED, from_lsn=before + 1) as whole:
-        log = furthest(whole)
-        if log.last is None:
+    with survey(spark, paths, fromLsn=before + 1) as seen:
+        if seen.furthest is None:
             empty = {"tasks": 0, "deliveries": 0, "open": 0}
             return {"from_lsn": before + 1, "to_lsn": before, **empty}
-        happened = events(log.log)
-        if state:
-            happened = happened.unionByName(_open_events(spark, home))
-        name = f"run={log.last:020d}"
+        last = seen.furthest.last
+        opened = _open_events(spark, home) if state else None
+        name = f"run={last:020d}"
         for table in ("tasks", "deliveries", *LEFT):
             shutil.rmtree(home / table / name, ignore_errors=True)
             (home / table / name).mkdir(parents=True)
-        writer = Writer(str(home), name, _last(cleared(log.log)))
-        found = by_task(happened, writer, COUNTS, log.count).collect()
+        writer = Writer(str(home), name, _last(seen))
+        found = seen.by_task(writer, COUNTS, before=opened).collect()
     counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
     aside = home / (STATE_FILE + ".new")
-    aside.write_text(json.dumps({"lsn": log.last, "name": name}) + "\n")
+    aside.write_text(json.dumps({"lsn": last, "name": name, "node": seen.furthest.node}) + "\n")
     os.replace(aside, home / STATE_FILE)
     for old in (old for table in LEFT for old in (home / table).iterdir()):
         if old.name != name:
             shutil.rmtree(old)
-    return {"from_lsn": before + 1, "to_lsn": log.last, **counts}
+    return {"from_lsn": before + 1, "to_lsn": last, **counts}
 
 
 def _state(home: Path) -> dict[str, Any]:
@@ -122,10 +125,20 @@ def _state(home: Path) -> dict[str, Any]:
     return state
 
 
+def node_of(out: str) -> str | None:
+    """Whose log the last run followed."""
+    node: str | None = _state(Path(out)).get("node")
+    return node
+
+
 def _open_events(spark: SparkSession, home: Path) -> DataFrame:
     """Events of the tasks that were not over at the end of the last run."""
     folder = str(home / "open" / _state(home)["name"])
-    return spark.read.schema(from_arrow_schema(lv.EVENT)).parquet(folder).select(*lv.EVENT.names)
+    return (
+        spark.read.schema(from_arrow_schema(plain(lv.EVENT)))
+        .parquet(folder)
+        .select(*lv.EVENT.names)
+    )
 
 
 def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
@@ -133,7 +146,7 @@ def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
     home, state = Path(out), _state(Path(out))
     found = []
     for table, schema in (("tasks", lv.TASK), ("deliveries", lv.DELIVERY)):
-        columns = from_arrow_schema(schema)
+        columns = from_arrow_schema(plain(schema))
         if not state:
             found.append(spark.createDataFrame([], columns))
             continue
@@ -141,6 +154,32 @@ def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
         unfinished = spark.read.schema(columns).parquet(str(home / f"open-{table}" / state["name"]))
         found.append(finished.select(*schema.names).unionByName(unfinished))
     return found[0], found[1]
+
+
+def files(out: str) -> list[tuple[str, str]]:
+    """(tasks or deliveries, file) of what `read` reads, the largest files first."""
+    home, state = Path(out), _state(Path(out))
+    found = []
+    for table in ("tasks", "deliveries") if state else ():
+        for folder in (home / table, home / f"open-{table}" / state["name"]):
+            found += [(table, file) for file in folder.glob("**/[!_.]*.parquet")]
+    found.sort(key=lambda one: (-one[1].stat().st_size, one))
+    return [(table, str(file)) for table, file in found]
+
+
+def rows_of(file: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """These columns of a history's file, with the tube its folder is named after. Texts as TEXT."""
+    schema = lv.TASK if "attempts" in columns else lv.DELIVERY
+    texts = [field.name for field in schema if field.type == TEXT]
+    label = Path(file).parent.name
+    with parquet_file(file, texts) as parquet:
+        there = set(parquet.schema_arrow.names)
+        for batch in parquet.iter_batches(1 << 17, columns=[n for n in columns if n in there]):
+            found = {name: batch[name] for name in batch.schema.names}
+            if "tube" not in there:
+                tube = pa.array([unquote(label.removeprefix("tube="))])
+                found["tube"] = as_text(np.zeros(batch.num_rows, np.int64), tube)
+            yield pa.RecordBatch.from_pydict({name: found[name] for name in columns})
 
 
 @dataclass(frozen=True)
@@ -179,9 +218,9 @@ class Writer:
         """Rows by the date of their task's put and by tube, in order of an LSN."""
         if not rows.num_rows:
             return
-        tube, tubes = lv.encoded(rows["tube"])
-        day = lv.numbers(rows["put_us"], -1) // DAY_US
-        order = np.lexsort((lv.numbers(rows[lsn]), tube, day))
+        tube, tubes = encoded(rows["tube"])
+        day = numbers(rows["put_us"], -1) // DAY_US
+        order = np.lexsort((numbers(rows[lsn]), tube, day))
         rows, tube, day = rows.drop(["tube"]).take(pa.array(order)), tube[order], day[order]
         edges = np.flatnonzero((np.diff(tube) != 0) | (np.diff(day) != 0)) + 1
         bounds = [0, *edges.tolist(), rows.num_rows]
@@ -199,6 +238,6 @@ class Writer:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"part-{context.partitionId():05d}.zstd.parquet"
         aside = folder / f"_{name}.{context.taskAttemptId()}"
-        texts = [field.name for field in rows.schema if field.type == pa.string()]
+        texts = [field.name for field in rows.schema if field.type == TEXT]
         pq.write_table(rows, aside, compression="zstd", use_dictionary=texts, store_schema=False)
         os.replace(aside, folder / name)

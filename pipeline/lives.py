@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pipeline.arrays import TEXT, Bits, Ints, as_text, encoded, nullable, numbers
 from pipeline.operations import (
     BURY,
     DEAD,
@@ -25,32 +24,30 @@ from pipeline.operations import (
     TTR,
 )
 
-Bits = np.ndarray[Any, np.dtype[np.bool_]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 #: One row per task and record, touches left out. us: the record's time; at: its LSN, a code of
 #: `pipeline.operations`, and 1 in the lowest bit if it ends the task. There may be ttl and ttr.
 EVENT = pa.schema(
     [
-        ("tube", pa.string()),
+        ("tube", TEXT),
         ("task", pa.int64()),
         ("at", pa.int64()),
         ("us", pa.int64()),
-        ("session", pa.string()),
+        ("session", TEXT),
         ("pri", pa.int64()),
-        ("utube", pa.string()),
+        ("utube", TEXT),
     ]
 )
 #: Bits below the LSN and below the operation.
 AT_LSN, AT_OP = 5, 1
 TASK = pa.schema(
     [
-        ("tube", pa.string()),
+        ("tube", TEXT),
         ("task", pa.int64()),
         ("birth", pa.int64()),
-        ("utube", pa.string()),
+        ("utube", TEXT),
         ("pri", pa.int64()),
-        ("producer", pa.string()),
-        ("consumer", pa.string()),
+        ("producer", TEXT),
+        ("consumer", TEXT),
         ("put_us", pa.int64()),
         ("first_taken_us", pa.int64()),
         ("ended_us", pa.int64()),
@@ -59,21 +56,21 @@ TASK = pa.schema(
         ("retries", pa.int64()),
         ("first_lsn", pa.int64()),
         ("last_lsn", pa.int64()),
-        ("outcome", pa.string()),
+        ("outcome", TEXT),
         ("waited_us", pa.int64()),
     ]
 )
 DELIVERY = pa.schema(
     [
-        ("tube", pa.string()),
+        ("tube", TEXT),
         ("task", pa.int64()),
         ("birth", pa.int64()),
         ("attempt", pa.int64()),
-        ("consumer", pa.string()),
+        ("consumer", TEXT),
         ("taken_us", pa.int64()),
         ("waited_us", pa.int64()),
         ("ran_us", pa.int64()),
-        ("outcome", pa.string()),
+        ("outcome", TEXT),
         ("lsn", pa.int64()),
         ("put_lsn", pa.int64()),
         ("put_us", pa.int64()),
@@ -83,21 +80,9 @@ DELIVERY = pa.schema(
 _TEXTS = [OUTCOMES.get(code, "other") for code in range(16)]
 WAITING, RUNNING, BURIED, TRUNCATED = range(16, 20)
 _TEXTS += ["waiting", "running", "buried", "truncated"]
+_ENDS = pa.array(_TEXTS)
 UNFINISHED = ("waiting", "running", "buried")
 _FAR = 2**62
-
-
-def numbers(column: pa.ChunkedArray, missing: int = 0) -> Ints:
-    """The column as numbers, `missing` for NULL."""
-    if column.null_count:
-        column = pc.fill_null(column, missing)
-    return column.to_numpy().astype(np.int64, copy=False)
-
-
-def encoded(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
-    """(a number for each value, -1 for NULL; the values by number)."""
-    found = column.combine_chunks().dictionary_encode()
-    return numbers(pa.chunked_array([found.indices]), -1), found.dictionary.to_pylist()
 
 
 @dataclass
@@ -142,14 +127,8 @@ class Lives:
 def lives(table: pa.Table) -> Lives:
     """The events, sorted. Two of one task in one record: in order of their codes, a put first."""
     tube, tubes = encoded(table["tube"])
-    # Stable: each sort keeps what the ones before did. They mostly come in order of LSN.
-    at = numbers(table["at"])
-    order = np.argsort(at, kind="stable")
-    task = numbers(table["task"])
-    order = order[np.argsort(task[order], kind="stable")]
-    # Small numbers are sorted several times as fast.
-    small = tube[order].astype(np.int16 if len(tubes) < 2**15 else np.int32)
-    order = order[np.argsort(small, kind="stable")]
+    at, task = numbers(table["at"]), numbers(table["task"])
+    order = _in_order(tube, task, at)
     table, tube, task, at = table.take(pa.array(order)), tube[order], task[order], at[order]
     op = at >> AT_OP & 15
     count = len(task)
@@ -181,12 +160,15 @@ def lives(table: pa.Table) -> Lives:
     )
 
 
-def _nullable(values: Ints, there: Bits) -> pa.Array:
-    return pa.array(values, pa.int64(), mask=~there)
-
-
-def _texts(numbers: Ints) -> pa.Array:
-    return pa.array(_TEXTS, pa.string()).take(pa.array(numbers))
+def _in_order(tube: Ints, task: Ints, at: Ints) -> Ints:
+    """Places in order of tube, task and LSN. They mostly come in order of LSN."""
+    bits = int(task.max(initial=0)).bit_length()
+    if task.min(initial=0) < 0 or bits + int(tube.max(initial=0)).bit_length() > 62:
+        return np.lexsort((at, task, tube))
+    both = tube << bits | task
+    if (at[1:] >= at[:-1]).all():
+        return np.argsort(both, kind="stable")
+    return np.lexsort((at, both))
 
 
 def tasks(all_of: Lives, cleared: Mapping[str, int]) -> pa.Table:
@@ -219,16 +201,16 @@ def tasks(all_of: Lives, cleared: Mapping[str, int]) -> pa.Table:
         "pri": all_of.of_life("pri"),
         "producer": all_of.of_life("session"),
         "consumer": all_of.table["session"].take(pa.array(last_take, mask=last_take < 0)),
-        "put_us": _nullable(put_us, put),
-        "first_taken_us": _nullable(first_take, taken),
-        "ended_us": _nullable(ended, over),
-        "ran_us": _nullable(np.add.reduceat(ran, starts), was_timed),
+        "put_us": nullable(put_us, put),
+        "first_taken_us": nullable(first_take, taken),
+        "ended_us": nullable(ended, over),
+        "ran_us": nullable(np.add.reduceat(ran, starts), was_timed),
         "attempts": np.add.reduceat(take.astype(np.int64), starts),
         "retries": np.add.reduceat(retried.astype(np.int64), starts),
         "first_lsn": lsn[starts],
         "last_lsn": lsn[lasts],
-        "outcome": _texts(outcome),
-        "waited_us": _nullable(first_take - put_us, taken & put),
+        "outcome": as_text(outcome, _ENDS),
+        "waited_us": nullable(first_take - put_us, taken & put),
     }
     return pa.table(columns, TASK)
 
@@ -252,11 +234,11 @@ def deliveries(all_of: Lives) -> pa.Table:
         "attempt": so_far[where] - (so_far[begun] - take[begun]),
         "consumer": all_of.table["session"].take(pa.array(where)),
         "taken_us": us[where],
-        "waited_us": _nullable(us[where] - us[before], all_of.has_prev[where]),
-        "ran_us": _nullable(us[after] - us[where], there),
-        "outcome": _texts(ended),
+        "waited_us": nullable(us[where] - us[before], all_of.has_prev[where]),
+        "ran_us": nullable(us[after] - us[where], there),
+        "outcome": as_text(ended, _ENDS),
         "lsn": all_of.lsn[where],
-        "put_lsn": _nullable(all_of.lsn[begun], put),
-        "put_us": _nullable(us[begun], put),
+        "put_lsn": nullable(all_of.lsn[begun], put),
+        "put_us": nullable(us[begun], put),
     }
     return pa.table(columns, DELIVERY)

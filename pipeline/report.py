@@ -10,28 +10,43 @@ import html
 import io
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from pipeline import figures as fig
 from pipeline import history as histories
-from pipeline.events import one_lineage
-from pipeline.staged import staged
+from pipeline.arrays import Ints
+from pipeline.events import kept, parts_for, spread, stretches
+from pipeline.exchange import BUCKETS_MIN
 from tandemq.spark.groups import json_of
+from tandemq.spark.mapped import mapped
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-HOUR_US = 3_600_000_000
-QUANTILES = (0.5, 0.95, 0.99)
-#: Outcomes of a delivery that make another one necessary.
-FAILED = ("released", "ttr", "buried", "dead")
 TOP = 20
+WORKERS = 1000
 #: What is read of the log itself: the payloads of what failed.
-PUTS = ("lsn", "node", "tube", "task_id", "operation", "payload", "rescue")
+PUTS = ("lsn", "node", "tube", "payload", "rescue")
+#: Of failed tasks so many are looked at: every worker has the LSNs of their puts.
+FAILED_MAX = 4_000_000
+FAILING = pa.schema(
+    [
+        ("tube", pa.string()),
+        ("payload", pa.binary()),
+        ("failures", pa.int64()),
+        ("tasks", pa.int64()),
+    ]
+)
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; color: #222 }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
@@ -40,109 +55,124 @@ th:first-child, td:first-child { text-align: left } svg { max-width: 100%; heigh
 """
 
 
-def hour_of(us: Column) -> Column:
-    return F.floor(us / HOUR_US).cast("bigint")
+def figures(spark: SparkSession, history: str) -> pa.Table:
+    """Rows of `pipeline.figures.FIGURE`, of a history's folder; counts by bin are quantiles."""
+    schema = from_arrow_schema(fig.FIGURE)
+    files = histories.files(history)
+    shares = max(1, min(len(files), int(spark.conf.get("spark.sql.shuffle.partitions") or 8)))
+    # The largest first, each to whom has least: file and share in turn.
+    given = [files[at::shares] for at in range(shares)]
+    each = spark.range(0, shares, 1, shares).mapInArrow(partial(_figures, given), schema)
+    with kept(each) as found:
+        parts = parts_for(spark, BUCKETS_MIN, 0)
+        met = spread(found.where("what = 'bins'"), parts).mapInArrow(_quantiles, schema)
+        return found.where("what != 'bins'").unionByName(met).toArrow()
 
 
-def throughput(rows: DataFrame, given: DataFrame) -> DataFrame:
+def _figures(
+    shares: list[list[tuple[str, str]]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Figures of the files of a share; the row that comes is its number."""
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for table, file in shares[number]:
+            columns = fig.OF_TASKS if table == "tasks" else fig.OF_DELIVERIES
+            for stretch in stretches(histories.rows_of(file, columns)):
+                rows = stretch.unify_dictionaries().combine_chunks()
+                if table == "tasks":
+                    yield from fig.of_tasks(rows)
+                else:
+                    yield from fig.of_deliveries(rows, BUCKETS_MIN)
+
+
+def _quantiles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from fig.quantiles(batch.column(0) for batch in batches)
+
+
+def throughput(found: pd.DataFrame) -> pd.DataFrame:
     """tube, hour: puts, takes, ended, retries, wait and run quantiles in ms."""
-    puts = rows.where("put_us is not null").groupBy("tube", hour_of(F.col("put_us")).alias("hour"))
-    ends = rows.where("ended_us is not null").groupBy(
-        "tube", hour_of(F.col("ended_us")).alias("hour")
-    )
-    waits = F.percentile_approx("waited_us", list(QUANTILES), 1000)
-    runs = F.percentile_approx("ran_us", list(QUANTILES), 1000)
-    taken = given.groupBy("tube", hour_of(F.col("taken_us")).alias("hour")).agg(
-        F.count("*").alias("takes"),
-        F.sum(F.col("outcome").isin(*FAILED).cast("int")).alias("failed"),
-        waits.alias("wait"),
-        runs.alias("run"),
-    )
+    import pandas as pd
+
     key = ["tube", "hour"]
-    joined = (
-        puts.agg(F.count("*").alias("puts"))
-        .join(taken, key, "full")
-        .join(ends.agg(F.count("*").alias("ended")), key, "full")
-    )
-    quantiles = [
-        F.round(F.col(what)[at] / 1000, 3).alias(f"{what}_p{int(q * 100)}_ms")
-        for what in ("wait", "run")
-        for at, q in enumerate(QUANTILES)
-    ]
-    counts = [F.coalesce(name, F.lit(0)).alias(name) for name in ("puts", "takes", "ended")]
-    failed = F.coalesce("failed", F.lit(0)).alias("retries")
-    return joined.select(*key, *counts, failed, *quantiles).orderBy(*key)
+    columns = []
+    for what, names in (
+        ("puts", {"a": "puts"}),
+        ("takes", {"a": "takes", "b": "retries"}),
+        ("ended", {"a": "ended"}),
+    ):
+        sums = _of(found, what).groupby(key)[[*names]].sum()
+        columns.append(sums.rename(columns=names))
+    table = pd.concat(columns, axis=1).fillna(0).astype("int64")
+    table = table[["puts", "takes", "ended", "retries"]]
+    for what in ("wait", "run"):
+        names = {
+            one: f"{what}_p{int(q * 100)}_ms" for one, q in zip("abc", fig.QUANTILES, strict=True)
+        }
+        values = _of(found, what).set_index(key)[[*names]] / 1000
+        table = table.join(values.rename(columns=names))
+    return table.sort_index().reset_index()
 
 
-def backlog(rows: DataFrame) -> DataFrame:
+def backlog(found: pd.DataFrame) -> pd.DataFrame:
     """tube, hour: tasks there at its end, and the age of the oldest of them in seconds."""
-    last = rows.agg(F.max(F.greatest("put_us", F.coalesce("ended_us", "put_us")))).first()[0]
-    if last is None:
-        empty = "tube string, hour bigint, backlog bigint, oldest_s double"
-        return rows.sparkSession.createDataFrame([], empty)
-    end = last // HOUR_US
-    # The last hour a task was there at the end of: the one before it ended.
-    until = F.when(F.col("ended_us").isNull(), F.lit(end)).otherwise(hour_of(F.col("ended_us")) - 1)
-    there = (
-        rows.where("put_us is not null")
-        .select("tube", "put_us", hour_of(F.col("put_us")).alias("from"), until.alias("until"))
-        .where("until >= from")
-        .select("tube", "put_us", F.explode(F.sequence("from", "until")).alias("hour"))
-    )
-    moment = F.least((F.col("hour") + 1) * HOUR_US, F.lit(last))
-    return (
-        there.groupBy("tube", "hour")
-        .agg(F.count("*").alias("backlog"), F.min("put_us").alias("put_us"))
-        .select(
-            "tube",
-            "hour",
-            "backlog",
-            F.round((moment - F.col("put_us")) / 1e6, 3).alias("oldest_s"),
-        )
-        .orderBy("tube", "hour")
-    )
+    stays = _of(found, "stay")
+    last = int(_of(found, "last")["a"].max()) if len(stays) else 0
+    until = stays["a"].where(stays["a"] != fig.OPEN, last // fig.HOUR_US)
+    hours = (until - stays["hour"] + 1).to_numpy("int64")
+    at = np.repeat(np.arange(len(stays)), hours)
+    there = stays.iloc[at][["tube", "hour", "b", "c"]]
+    there["hour"] += np.arange(len(at)) - np.repeat(np.cumsum(hours) - hours, hours)
+    table = there.groupby(["tube", "hour"]).agg({"b": "sum", "c": "min"}).reset_index()
+    moment = np.minimum((table["hour"] + 1) * fig.HOUR_US, last)
+    table["oldest_s"] = ((moment - table["c"]) / 1e6).round(3)
+    return table.rename(columns={"b": "backlog"})[["tube", "hour", "backlog", "oldest_s"]]
 
 
-def workers(given: DataFrame) -> DataFrame:
+def workers(found: pd.DataFrame) -> pd.DataFrame:
     """consumer: deliveries, acked, seconds at work, and which part of its time that was."""
-    span = F.max(F.col("taken_us") + F.coalesce("ran_us", F.lit(0))) - F.min("taken_us")
-    busy = F.sum(F.coalesce("ran_us", F.lit(0)))
-    return (
-        given.where("consumer is not null")
-        .groupBy("consumer")
-        .agg(
-            F.count("*").alias("deliveries"),
-            F.sum((F.col("outcome") == "acked").cast("int")).alias("acked"),
-            F.round(busy / 1e6, 3).alias("busy_s"),
-            F.round(F.when(span > 0, busy / span), 3).alias("utilisation"),
-        )
-        .orderBy(F.desc("busy_s"), "consumer")
-    )
+    how = {"a": "sum", "b": "sum", "c": "sum", "d": "min", "e": "max"}
+    table = _of(found, "worker").groupby("text").agg(how).reset_index()
+    span = (table["e"] - table["d"]).where(lambda us: us > 0)
+    table["utilisation"] = (table["c"] / span).round(3)
+    table["busy_s"] = (table["c"] / 1e6).round(3)
+    names = {"text": "consumer", "a": "deliveries", "b": "acked"}
+    table = table.rename(columns=names).sort_values(["busy_s", "consumer"], ascending=[False, True])
+    return table[["consumer", "deliveries", "acked", "busy_s", "utilisation"]].head(WORKERS)
 
 
-def outcomes(rows: DataFrame) -> DataFrame:
+def outcomes(found: pd.DataFrame) -> pd.DataFrame:
     """tube, outcome: tasks, and deliveries of all of them."""
-    counts = rows.groupBy("tube", "outcome").agg(
-        F.count("*").alias("tasks"), F.sum("attempts").alias("deliveries")
-    )
-    return counts.orderBy("tube", "outcome")
+    table = _of(found, "outcome").groupby(["tube", "text"])[["a", "b"]].sum().reset_index()
+    return table.rename(columns={"text": "outcome", "a": "tasks", "b": "deliveries"})
 
 
-def failing(log: DataFrame, given: DataFrame, field: str | None = None) -> list[dict[str, Any]]:
+def _of(found: pd.DataFrame, what: str) -> pd.DataFrame:
+    """The figures of one kind, numbers as numbers."""
+    rows = found[found["what"] == what]
+    whole = [name for name in ("hour", *"abcde") if rows[name].notna().all()]
+    return rows.astype(dict.fromkeys(whole, "int64"))
+
+
+def failing(
+    spark: SparkSession,
+    paths: Sequence[str],
+    failed: tuple[Ints, Ints],
+    node: str | None = None,
+    field: str | None = None,
+) -> list[dict[str, Any]]:
     """The payloads (or the values of one field of them) whose deliveries failed most often.
 
-    log: rows of one lineage with the columns PUTS. given: deliveries.
+    paths: the log with the payloads; node: whose is meant, if not any. failed: see
+    `pipeline.figures.failed`.
     """
-    bad = given.where(F.col("outcome").isin(*FAILED)).groupBy("tube", "task", "put_lsn")
-    counts = bad.agg(F.count("*").alias("failures"))
-    # By the record of its put, too: a truncated tube gives the same ids again.
-    puts = log.where("operation = 'put'").select(
-        "tube", F.col("task_id").alias("task"), F.col("lsn").alias("put_lsn"), "payload"
-    )
+    lsns, failures = failed
+    if not len(lsns):
+        return []
+    bounds = {"operations": "put", "fromLsn": int(lsns[0]), "toLsn": int(lsns[-1])}
+    work = partial(_payloads, lsns, failures, node)
+    rows = mapped(spark, paths, PUTS, work, from_arrow_schema(FAILING), **bounds)
     grouped = (
-        puts.join(F.broadcast(counts), ["tube", "task", "put_lsn"])
-        .groupBy("tube", "payload")
-        .agg(F.sum("failures").alias("failures"), F.count("*").alias("tasks"))
+        rows.groupBy("tube", "payload")
+        .agg(F.sum("failures").alias("failures"), F.sum("tasks").alias("tasks"))
         .orderBy(F.desc("failures"), "tube", "payload")
         .limit(TOP if field is None else 100_000)
     )
@@ -159,6 +189,33 @@ def failing(log: DataFrame, given: DataFrame, field: str | None = None) -> list[
         one["failures"] += row["failures"]
         one["tasks"] += row["tasks"]
     return sorted(found.values(), key=lambda one: (-one["failures"], one["tube"], one["key"]))[:TOP]
+
+
+def _payloads(
+    lsns: Ints,
+    failures: Ints,
+    node: str | None,
+    batches: Iterable[pa.RecordBatch],
+    _parts: int,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of FAILING, of the puts at these LSNs."""
+    for batch in batches:
+        if not batch.num_rows or node not in (None, batch["node"][0].as_py()):
+            continue
+        lsn = batch["lsn"].to_numpy()
+        at = np.minimum(np.searchsorted(lsns, lsn), len(lsns) - 1)
+        there = lsns[at] == lsn
+        if there.any():
+            chosen = pa.array(there)
+            columns = {
+                "tube": batch["tube"].filter(chosen).cast(pa.string()),
+                "payload": batch["payload"].filter(chosen),
+                "failures": failures[at[there]],
+                "tasks": np.ones(np.count_nonzero(there), np.int64),
+            }
+            sums = pa.table(columns, FAILING).group_by(["tube", "payload"])
+            made = sums.aggregate([("failures", "sum"), ("tasks", "sum")])
+            yield from made.rename_columns(FAILING.names).cast(FAILING).to_batches()
 
 
 def run(
@@ -180,16 +237,19 @@ def run(
     aside = home / "_history"
     shutil.rmtree(aside, ignore_errors=True)
     try:
-        histories.run(spark, paths, history or str(aside))
-        rows, given = histories.read(spark, history or str(aside))
-        with staged(spark, paths, PUTS) as log:
-            found = failing(one_lineage(log), given, field)
-        tables: dict[str, pd.DataFrame] = {
-            "throughput": throughput(rows, given).toPandas(),
-            "backlog": backlog(rows).toPandas(),
-            "workers": workers(given).limit(1000).toPandas(),
-            "outcomes": outcomes(rows).toPandas(),
-            "failing": pd.DataFrame(found, columns=["tube", "key", "failures", "tasks"]),
+        folder = history or str(aside)
+        histories.run(spark, paths, folder)
+        made = figures(spark, folder)
+        bodies = made.filter(pc.equal(made["what"], "failed"))["body"].chunks
+        failed = fig.failed(bodies, FAILED_MAX)
+        worst = failing(spark, paths, failed, histories.node_of(folder), field)
+        found = made.drop(["bucket", "body"]).to_pandas()
+        tables = {
+            "throughput": throughput(found),
+            "backlog": backlog(found),
+            "workers": workers(found),
+            "outcomes": outcomes(found),
+            "failing": pd.DataFrame(worst, columns=["tube", "key", "failures", "tasks"]),
         }
     finally:
         shutil.rmtree(aside, ignore_errors=True)

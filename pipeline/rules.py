@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.lives import Bits, Ints, Lives, encoded, numbers
+from pipeline.arrays import Bits, Ints, encoded, numbers
+from pipeline.exchange import BUCKETS_MIN, bucket_of, packed
+from pipeline.lives import Lives
 from pipeline.operations import (
     ACK,
     BURY,
@@ -30,10 +32,11 @@ from pipeline.operations import (
     TTL,
     TTR,
 )
+from pipeline.queues import TAKEN
 
 #: A row is a finding (check is its name), a count (check is COUNT, evidence what was counted, task
-#: how many), or a take whose order is to be judged (check is TAKEN).
-COUNT, TAKEN = "count", "taken"
+#: how many), or packed takes whose order is to be judged (check is TAKES).
+COUNT, TAKES = "count", "takes"
 SEEN = pa.schema(
     [
         ("check", pa.string()),
@@ -41,14 +44,8 @@ SEEN = pa.schema(
         ("task", pa.int64()),
         ("lsn", pa.int64()),
         ("evidence", pa.string()),
-        # Of a take: its sub-queue's name and a hash of that and the tube; its place in the order;
-        # LSNs at which it became due and at which its holder let go; sub: one holder at a time.
-        ("utube", pa.string()),
-        ("queue", pa.int64()),
-        ("rank", pa.int64()),
-        ("due", pa.int64()),
-        ("until", pa.int64()),
-        ("sub", pa.bool_()),
+        ("bucket", pa.int32()),
+        ("body", pa.binary()),
     ]
 )
 FAR = 2**62
@@ -85,13 +82,14 @@ def nothing(_tube: str) -> bool:
 class Rules:
     """What the checks know besides the events.
 
-    cleared: see `pipeline.events.cleared`. types: the drivers each tube had. whole(tube): the log
-    has its records from LSN 1 on.
+    cleared: see `pipeline.notes.Notes`. types: the drivers each tube had. whole(tube): the log
+    has its records from LSN 1 on. buckets: takes are packed into so many.
     """
 
     cleared: Mapping[str, Sequence[int]] = field(default_factory=dict)
     types: Mapping[str, frozenset[str]] = field(default_factory=dict)
     whole: Callable[[str], bool] = everything
+    buckets: int = BUCKETS_MIN
 
     def in_order(self, tube: str) -> bool:
         """Its drivers hand out what was due first; of a tube made anew, all of them do."""
@@ -103,8 +101,14 @@ class Rules:
 
     def __call__(self, part: Lives) -> Iterator[pa.RecordBatch]:
         """Rows of SEEN."""
-        for table in (_findings(part, self), _counts(part), _takes(part, self)):
-            yield from table.cast(SEEN).to_batches()
+        yield from pa.Table.from_pylist([*_findings(part, self), *_counts(part)], SEEN).to_batches()
+        takes = _takes(part, self)
+        there, bodies = packed(
+            takes, bucket_of(numbers(takes["queue"]), self.buckets), self.buckets
+        )
+        columns = {"check": [TAKES] * len(there), "bucket": there, "body": bodies}
+        empty = {field.name: pa.nulls(len(there), field.type) for field in SEEN}
+        yield from pa.table(empty | columns, SEEN).to_batches()
 
 
 def _before(values: Any) -> Any:
@@ -112,7 +116,7 @@ def _before(values: Any) -> Any:
     return np.concatenate((values[:1], values[:-1]))
 
 
-def _findings(part: Lives, rules: Rules) -> pa.Table:
+def _findings(part: Lives, rules: Rules) -> list[dict[str, Any]]:
     op, us = part.op, part.us
     session, _ = encoded(part.table["session"])
     prev, prev_session = np.where(part.has_prev, _before(op), 0), _before(session)
@@ -144,8 +148,7 @@ def _findings(part: Lives, rules: Rules) -> pa.Table:
     )
     which = np.select(broken, range(len(broken)), -1)
     where = np.flatnonzero(which >= 0)
-    rows = [_finding(part, int(at), CHECKED[which[at]]) for at in where]
-    return pa.Table.from_pylist(rows, SEEN)
+    return [_finding(part, int(at), CHECKED[which[at]]) for at in where]
 
 
 def _swept(part: Lives, chosen: Bits, cleared: Mapping[str, Sequence[int]]) -> Bits:
@@ -185,7 +188,7 @@ def _moment(us: int) -> str:
     return (epoch + datetime.timedelta(microseconds=us)).isoformat()
 
 
-def _counts(part: Lives) -> pa.Table:
+def _counts(part: Lives) -> list[dict[str, Any]]:
     """How the lives fared: each is in exactly one of these numbers."""
     lasts = part.lasts
     found: dict[str, int] = {}
@@ -195,12 +198,11 @@ def _counts(part: Lives) -> pa.Table:
             name = NAMES.get(code, "other") if ends else STILL.get(code, "still_there")
             if count:
                 found[name] = found.get(name, 0) + count
-    rows = [{"check": COUNT, "evidence": name, "task": count} for name, count in found.items()]
-    return pa.Table.from_pylist(rows, SEEN)
+    return [{"check": COUNT, "evidence": name, "task": count} for name, count in found.items()]
 
 
 def _takes(part: Lives, rules: Rules) -> pa.Table:
-    """Takes from tubes that promise an order, of tasks whose put is known."""
+    """Takes from tubes that promise an order, of tasks whose put is known; columns TAKEN."""
     tube, names = part.tube, part.tubes
     in_order = np.array([rules.in_order(name) for name in names], bool)
     sub = np.array([rules.in_order(name) and rules.has_queues(name) for name in names], bool)
@@ -209,19 +211,17 @@ def _takes(part: Lives, rules: Rules) -> pa.Table:
     utube = part.table["utube"].take(pa.array(begun))
     after = np.minimum(where + 1, len(part.op) - 1)
     columns = {
-        "check": pa.array([TAKEN], pa.string()).take(pa.array(np.zeros(len(where), np.int64))),
         "tube": part.table["tube"].take(pa.array(where)),
         "task": part.task[where],
         "lsn": part.lsn[where],
-        "evidence": pa.nulls(len(where), pa.string()),
         "utube": utube,
         "queue": _queues(tube[where], names, utube),
         "rank": numbers(part.table["pri"].take(pa.array(begun))),
         "due": _before(part.lsn)[where],
         "until": np.where(part.has_next[where], part.lsn[after], FAR),
-        "sub": sub[tube[where]],
+        "sub": sub[tube[where]].astype(np.int64),
     }
-    return pa.table(columns, SEEN)
+    return pa.table(columns, TAKEN)
 
 
 def _queues(tube: Ints, names: Sequence[str], utube: pa.ChunkedArray) -> Ints:

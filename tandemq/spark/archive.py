@@ -29,7 +29,6 @@ GROUP_ROWS = 1 << 17
 OPTIONS = (
     *opt.LOG_OPTIONS,
     opt.Option("into", None, "folder that gets the files"),
-    opt.Option("live", "false", "leave out what is in an archive already"),
 )
 WRITTEN = pa.schema([("file", pa.string()), ("rows", pa.int64())])
 
@@ -79,12 +78,9 @@ class ArchiveReader(LogReader):
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values, DEFAULT)
         self.into = Path(values["into"])
-        self.live = opt.flag(values, "live")
 
     def partitions(self) -> list[Any]:
         parts = plan(self.paths, self.wanted)
-        if self.live:
-            parts = [part for part in parts if not part.archive]
         return [ArchivePartition(part, number) for number, part in enumerate(parts)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

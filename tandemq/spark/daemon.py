@@ -18,8 +18,12 @@ MODULES = (
     "pyspark.worker",
     "pyarrow.compute",
     "pyarrow.parquet",
-    "tandemq.spark.source",
+    "pandas",
+    "tandemq.spark.mapped",
     "tandemq.spark.sink",
+    # Its kernels, where it is installed.
+    "pipeline.checks",
+    "pipeline.report",
 )
 THREADS = Path("/proc/self/task")
 

@@ -33,6 +33,7 @@ from model.record import (
 )
 from storage.segment import SegmentReader
 from tandemq.spark.columns import arrow_schema
+from tandemq.spark.disk import ArrowDisk, named
 from tandemq.spark.groups import (
     NOTE_ATTEMPTS,
     NOTES_ID,
@@ -42,7 +43,7 @@ from tandemq.spark.groups import (
     about_no_task,
     operation_name,
 )
-from tandemq.spark.logs import ArrowDisk, Part, named, node_name
+from tandemq.spark.logs import Part, node_name
 
 if TYPE_CHECKING:
     from tandemq.spark.compiled import Walker

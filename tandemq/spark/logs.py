@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import pyarrow.fs as pafs
-
 from model.errors import StorageError
 from model.record import (
     CREATE,
@@ -38,6 +36,7 @@ from storage.segment import (
     segment_names,
 )
 from storage.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
+from tandemq.spark.disk import ArrowDisk, named
 
 #: Marks a folder of Parquet parts, each named after the node and the LSNs it holds.
 ARCHIVE_MARK = "tandemq-archive.json"
@@ -48,55 +47,6 @@ ARCHIVE_SPACES = "_spaces.json"
 _CREATE = re.compile(rb"\x96\x04[\xcd\xce]")
 
 Spaces = dict[int, tuple[str, str]]
-
-
-class ArrowDisk:
-    """The reading part of `storage.disk.Disk` over any file system PyArrow or Spark paths name."""
-
-    def __init__(self, path: str) -> None:
-        """`path`: local, or a URI such as file:///... or hdfs://... . Raises `StorageError`."""
-        self.where = path
-        try:
-            if "://" in path or path.startswith("file:"):
-                self._fs, self._base = pafs.FileSystem.from_uri(path)
-            else:
-                self._fs, self._base = pafs.LocalFileSystem(), path
-        except (OSError, ValueError) as error:
-            raise StorageError(path, 0, f"open: {error}") from error
-        self._base = self._base.rstrip("/")
-
-    def _failure(self, operation: str, name: str, error: Exception) -> StorageError:
-        reason = str(error).split(". Detail:")[0].replace("\n", " ")
-        return StorageError(f"{self.where}/{name}".rstrip("/"), 0, f"{operation}: {reason}")
-
-    def list(self) -> list[str]:
-        try:
-            selector = pafs.FileSelector(self._base, recursive=True)
-            infos = self._fs.get_file_info(selector)
-        except OSError as error:
-            raise self._failure("list", "", error) from error
-        skip = len(self._base) + 1
-        names = [info.path[skip:] for info in infos if info.type == pafs.FileType.File]
-        return sorted(name for name in names if name != "lock")
-
-    def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
-        try:
-            with self._fs.open_input_file(f"{self._base}/{name}") as file:
-                file.seek(position)
-                data: bytes = file.read() if length < 0 else file.read(length)
-                return data
-        except OSError as error:
-            raise self._failure("read", name, error) from error
-
-    def size(self, name: str) -> int:
-        info = self._fs.get_file_info(f"{self._base}/{name}")
-        if info.type != pafs.FileType.File:
-            raise StorageError(f"{self.where}/{name}", 0, "read: no such file")
-        return int(info.size)
-
-    def file(self, name: str) -> Any:
-        """A PyArrow file for random reading."""
-        return self._fs.open_input_file(f"{self._base}/{name}")
 
 
 @dataclass
@@ -284,13 +234,6 @@ def plan(paths: list[str], wanted: Wanted) -> list[Part]:
     return parts
 
 
-def named(disk: ArrowDisk, error: StorageError) -> StorageError:
-    """The same error, its file with the directory before it."""
-    if error.file.startswith(disk.where):
-        return error
-    return StorageError(f"{disk.where}/{error.file}", error.position, error.reason)
-
-
 def _archive_parts(
     disk: ArrowDisk, names: list[str], wanted: Wanted, archived: dict[str, int]
 ) -> list[Part]:
@@ -344,6 +287,10 @@ def _log_parts(
     files = [(name, False) for name in segments]
     if wanted.rescue:
         files += [(name, True) for name in rescue_names(disk)]  # type: ignore[arg-type]
+    if node_name(meta.node) in tubes:
+        # What is archived whole is not even looked at: the archive knows the tubes it made.
+        behind = [int(name.partition(".")[0]) for name in segments[1:]]
+        files = files[sum(first <= after + 1 for first in behind) :]
     for name, rescue in files:
         try:
             found = scan(disk, meta, name, spaces, wanted.split_bytes, rescue)

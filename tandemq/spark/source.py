@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime
 import gc
 import json
+import operator
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -37,8 +39,9 @@ from model.errors import StorageError
 from tandemq.spark import options as opt
 from tandemq.spark.columns import DEFAULT, arrow_schema, check_columns, ddl
 from tandemq.spark.decode import Decoder, damaged
+from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.groups import json_of
-from tandemq.spark.logs import ArrowDisk, Part, Wanted, plan
+from tandemq.spark.logs import Part, Wanted, plan
 
 MODES = ("FAILFAST", "PERMISSIVE")
 #: What a Python worker was forked from.
@@ -101,6 +104,9 @@ class TandemLog(DataSource):
 class Reading:
     """What batch and stream readers share: options, and turning a part into batches."""
 
+    #: Texts of archives may come as dictionaries, as they are stored.
+    dictionaries = False
+
     def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:
         self.paths = opt.paths(values)
         self.columns = columns
@@ -128,7 +134,8 @@ class Reading:
             try:
                 if part.archive:
                     keep = (self.tubes, self.operations)
-                    yield from archived(part, self.columns, self.batch_rows, *keep)
+                    how = (self.batch_rows, *keep, self.dictionaries)
+                    yield from archived(part, self.columns, *how)
                 else:
                     yield from Decoder(
                         part, self.columns, self.batch_rows, self.tubes, self.operations
@@ -157,16 +164,18 @@ def archived(
     batch_rows: int,
     tubes: frozenset[str] | None = None,
     operations: frozenset[str] | None = None,
+    dictionaries: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of a Parquet part of an archive; a column it does not have is NULL."""
+    """Batches of a Parquet part of an archive; a column it does not have is NULL.
+
+    dictionaries: leave texts encoded, so that each is made once and not for every row.
+    """
     schema = arrow_schema(columns)
-    bounds = (pc.field("lsn") >= part.first_lsn) & (pc.field("lsn") <= part.last_lsn)
-    for name, chosen in (("tube", tubes), ("operation", operations)):
-        if chosen is not None:
-            bounds = bounds & pc.field(name).isin(sorted(chosen))
+    texts = [field.name for field in schema if field.type == pa.string()] if dictionaries else []
+    bounds = _bounds(part, tubes, operations)
     try:
         with ArrowDisk(part.path).file(part.name) as file:
-            parquet = pq.ParquetFile(file)
+            parquet = parquet_file(file, texts)
             there = set(parquet.schema_arrow.names)
             read = {name for name in columns if name in there} | {"lsn"}
             if "payload_json" in columns:
@@ -174,17 +183,38 @@ def archived(
             read |= {"tube"} if tubes is not None else set()
             read |= {"operation"} if operations is not None else set()
             for batch in parquet.iter_batches(batch_rows * 4, columns=sorted(read)):
-                kept = batch.filter(bounds)
-                arrays = [_archived_column(kept, field) for field in schema]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                kept = batch if bounds is None else batch.filter(bounds)
+                arrays = [_archived_column(kept, field, field.name in texts) for field in schema]
+                yield pa.RecordBatch.from_arrays(arrays, schema.names)
     except (pa.ArrowException, OSError) as error:
         text = str(error).replace("\n", " ")
         raise StorageError(f"{part.path}/{part.name}", 0, f"archive: {text}") from error
 
 
-def _archived_column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _bounds(
+    part: Part, tubes: frozenset[str] | None, operations: frozenset[str] | None
+) -> pc.Expression | None:
+    """What rows of an archive must be like; None where all are asked for."""
+    found = []
+    if part.first_lsn > 0 or part.last_lsn < 2**63 - 1:
+        found = [pc.field("lsn") >= part.first_lsn, pc.field("lsn") <= part.last_lsn]
+    for name, chosen in (("tube", tubes), ("operation", operations)):
+        if chosen is not None:
+            found.append(pc.field(name).isin(sorted(chosen)))
+    return reduce(operator.and_, found) if found else None
+
+
+def parquet_file(file: Any, encoded: Sequence[str]) -> pq.ParquetFile:
+    """A Parquet file, opened; of its columns those of `encoded` come as dictionaries."""
+    metadata = pq.read_metadata(file)
+    there = [name for name in encoded if name in metadata.schema.names]
+    return pq.ParquetFile(file, metadata=metadata, read_dictionary=there)
+
+
+def _archived_column(batch: pa.RecordBatch, field: pa.Field, as_it_is: bool) -> pa.Array:
     if field.name in batch.schema.names:
-        return batch[field.name].cast(field.type)
+        found = batch[field.name]
+        return found if as_it_is else found.cast(field.type)
     if field.name == "payload_json":
         return pa.array([json_of(value) for value in batch["payload"].to_pylist()], field.type)
     return pa.nulls(batch.num_rows, field.type)

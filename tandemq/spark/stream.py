@@ -24,16 +24,8 @@ from storage.disk import RESCUE_PREFIX
 from storage.meta import Meta, read_commit
 from storage.segment import SEGMENT_HEADER_SIZE
 from tandemq.spark import options as opt
-from tandemq.spark.logs import (
-    ArrowDisk,
-    Part,
-    Segment,
-    Spaces,
-    meta_of,
-    named,
-    scan,
-    spaces_of_snapshots,
-)
+from tandemq.spark.disk import ArrowDisk, named
+from tandemq.spark.logs import Part, Segment, Spaces, meta_of, scan, spaces_of_snapshots
 from tandemq.spark.source import LogPartition, Reading
 
 #: Frames are found from marks this many bytes apart.

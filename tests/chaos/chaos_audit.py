@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import audit, checks
-from pipeline.events import cleared, events, read_log
-from pipeline.rules import Rules
-from tandemq.spark.logs import ArrowDisk, meta_of, node_name
+from pipeline.events import read_log, survey_frame
+from pipeline.notes import Notes
+from pipeline.rules import SEEN, Rules
+from tandemq.spark.disk import ArrowDisk
+from tandemq.spark.logs import meta_of, node_name
 
 APART = 10**9
 
@@ -47,35 +49,36 @@ def findings(spark: Any, stories: dict[str, list[Path]]) -> tuple[list[str], int
         .coalesce(4)
         .persist()
     )
-    ends = log.where("not rescue").groupBy("story", "node")
-    ends = ends.agg(F.min("lsn").alias("first"), F.max("lsn").alias("last")).collect()
-    best: dict[int, Any] = {}
-    for row in sorted(ends, key=lambda one: (one["last"], -one["first"])):
-        best[row["story"]] = row
-    alone = log.where(~F.col("rescue") & (F.col("operation") != "damaged"))
-    alone = alone.where(F.col("node").isin([row["node"] for row in best.values()]))
-    # Of a log that begins with a snapshot, tasks may be older than the log.
-    begun = {f"{at}" for at, row in best.items() if row["first"] == at * APART + 1}
-    rules = Rules(
-        cleared(alone), audit.types_of(alone), lambda tube: tube.partition("/")[0] in begun
-    )
-    seen = checks.looked_at(events(alone, timed=True), rules).persist()
-    tables = [
-        checks.check_tasks(seen),
-        checks.check_queues(seen),
-        checks.check_lsns(log),
-        checks.check_nodes(log, None),
-        checks.check_rescue(log),
-        log.where("operation = 'damaged'").select(
-            *checks.finding("damaged", F.col("detail"), node=F.col("node"))
-        ),
-    ]
-    rows = [row.asDict() for row in reduce(DataFrame.unionByName, tables).collect()]
-    rows += checks.check_lineage(log, APART)
+    with survey_frame(log) as seen:
+        best: dict[int, Notes] = {}
+        for one in sorted(seen.logs, key=lambda one: (one.last, -one.first)):
+            best[numbers[one.node]] = one
+        alone = [one.node for one in best.values()]
+        # Of a log that begins with a snapshot, tasks may be older than the log.
+        begun = {f"{at}" for at, one in best.items() if one.first == at * APART + 1}
+        swept, types = {}, {}
+        for one in best.values():
+            swept |= one.cleared
+            types |= audit.types_of(one)
+        rules = Rules(swept, types, lambda tube: tube.partition("/")[0] in begun, seen.buckets)
+        looked_at = seen.by_task(rules, SEEN, alone).persist()
+        rows_of_all = sum(one.rows for one in seen.logs)
+        tables = [
+            checks.check_tasks(looked_at),
+            checks.check_queues(looked_at, seen.buckets, rows_of_all),
+            checks.check_lsns(log),
+            checks.check_nodes(log, None),
+            checks.check_rescue(log),
+            log.where("operation = 'damaged'").select(
+                *checks.finding("damaged", F.col("detail"), node=F.col("node"))
+            ),
+        ]
+        rows = [row.asDict() for row in reduce(DataFrame.unionByName, tables).collect()]
+        rows += checks.check_lineage(seen.logs, APART)
+        looked_at.unpersist()
     found = [said(names[(row["lsn"] or 0) // APART], row) for row in rows]
-    records = sum(row["last"] - row["first"] + 1 for row in best.values())
+    records = sum(one.last - one.first + 1 for one in best.values())
     log.unpersist()
-    seen.unpersist()
     return found, records
 
 

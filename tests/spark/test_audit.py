@@ -114,7 +114,8 @@ OF_CLIENTS = ("lost_put", "undone_put", "other_payload")
 
 
 @pytest.fixture(scope="module")
-def planted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdict:
+def planted_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """(a log with faults of tasks; the id of a task whose put a rewind undid)."""
     maker = LogMaker(tmp_path_factory.mktemp("planted") / "a")
     maker.open_term()
     fill(maker, 400)
@@ -133,6 +134,12 @@ def planted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdi
     maker.log.truncate_from(fork + 1)
     maker.open_term(3, "b", parent)
     maker.close()
+    return maker.directory, undone
+
+
+@pytest.fixture(scope="module")
+def planted(spark: Any, planted_log: tuple[Path, Any]) -> audit.Verdict:
+    directory, undone = planted_log
     right, wrong = (
         hashlib.sha256(msgpack.packb(value)).hexdigest() for value in ({"n": 1}, {"n": 2})
     )
@@ -147,7 +154,7 @@ def planted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdi
         [("p1", "put", tube, task, "ok", digest) for tube, task, digest in told],
         "process string, f string, tube string, task_id bigint, outcome string, digest string",
     )
-    return audit.judge(log_of(spark, maker.directory), clients)
+    return audit.judge(log_of(spark, directory), clients)
 
 
 @pytest.mark.parametrize("name", OF_TASKS)
@@ -299,6 +306,21 @@ def test_tasks_whose_puts_left_the_log_are_not_taken_for_one_sub_queue(
     maker.close()
     verdict = audit.judge(log_of(spark, maker.directory).where(F.col("lsn") > puts))
     assert (verdict.counts["tasks"], verdict.broken) == (3, {})
+
+
+def test_a_log_is_judged_alike_as_files_and_as_rows_and_however_takes_are_sorted(
+    spark: Any,
+    planted: audit.Verdict,
+    planted_log: tuple[Path, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [row for row in planted.rows if row["check"] not in OF_CLIENTS]
+    assert {"order_break", "utube_overlap"} < {row["check"] for row in rows}
+    for most in (checks.SORTED_ROWS, 0):
+        monkeypatch.setattr(checks, "SORTED_ROWS", most)
+        verdict = audit.run(spark, [str(planted_log[0])])
+        assert verdict.rows == rows
+        assert verdict.counts == planted.counts
 
 
 def test_two_unequal_logs_are_told_apart_below_the_commit_lsn(spark: Any, three: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.logmaker import START_US, LogMaker, fill
 from pipeline import compact, history, report
-from pipeline.events import NEEDED, events, one_lineage, read_log
+from pipeline.events import NEEDED, read_log, survey, survey_frame
 from pipeline.session import build_session
 from tandemq.spark.logs import ARCHIVE_MARK
 
@@ -34,21 +34,24 @@ def test_history_tells_how_each_delivery_went(spark: Any, maker: LogMaker) -> No
     tube.bury(worker, 1)
     maker.turn()
     maker.close()
-    happened = events(one_lineage(read_log(spark, [str(maker.directory)], NEEDED)))
-    rows = [
-        (row["task"], row["attempt"], row["waited_us"], row["ran_us"], row["outcome"])
-        for row in history.deliveries(happened).orderBy("task", "attempt").collect()
-    ]
-    assert rows == [
-        (0, 1, 5_000, 7_000, "released"),
-        (0, 2, 11_000, 13_000, "acked"),
-        (1, 1, 23_000, 13_000, "buried"),
-    ]
-    tasks = {row["task"]: row for row in history.tasks(happened).collect()}
-    assert tasks[0]["outcome"] == "acked"
-    assert (tasks[0]["attempts"], tasks[0]["retries"], tasks[0]["ran_us"]) == (2, 1, 20_000)
-    assert tasks[0]["put_us"] >= START_US
-    assert tasks[1]["outcome"] == "buried"
+    log = read_log(spark, [str(maker.directory)], NEEDED)
+    for surveyed in (survey(spark, [str(maker.directory)]), survey_frame(log)):
+        with surveyed as seen:
+            given = history.deliveries(seen).orderBy("task", "attempt").collect()
+            tasks = {row["task"]: row for row in history.tasks(seen).collect()}
+        rows = [
+            (row["task"], row["attempt"], row["waited_us"], row["ran_us"], row["outcome"])
+            for row in given
+        ]
+        assert rows == [
+            (0, 1, 5_000, 7_000, "released"),
+            (0, 2, 11_000, 13_000, "acked"),
+            (1, 1, 23_000, 13_000, "buried"),
+        ]
+        assert tasks[0]["outcome"] == "acked"
+        assert (tasks[0]["attempts"], tasks[0]["retries"], tasks[0]["ran_us"]) == (2, 1, 20_000)
+        assert tasks[0]["put_us"] >= START_US
+        assert tasks[1]["outcome"] == "buried"
 
 
 def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
@@ -142,6 +145,23 @@ def test_a_log_without_a_record_has_an_empty_report(spark: Any, tmp_path: Path) 
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_report_of_two_nodes_counts_what_failed_once(spark: Any, tmp_path: Path) -> None:
+    paths = []
+    for node in "ab":
+        maker = LogMaker(tmp_path / node, node=ord(node), seed=1)
+        maker.open_term()
+        tube = maker.tube("q")
+        maker.put(tube, "bad")
+        maker.turn()
+        tube.release(maker.clients[1], maker.take(tube), None)
+        maker.turn()
+        maker.close()
+        paths.append(str(maker.directory))
+    report.run(spark, paths, str(tmp_path / "out"))
+    failing = pq.read_table(tmp_path / "out" / "failing.parquet").to_pylist()
+    assert failing == [{"tube": "q", "key": '"bad"', "failures": 1, "tasks": 1}]
+
+
 def test_an_archive_and_the_live_log_read_as_one(
     spark: Any, maker: LogMaker, tmp_path: Path
 ) -> None:
@@ -155,6 +175,14 @@ def test_an_archive_and_the_live_log_read_as_one(
     assert [path.suffix for path in files] == [".parquet"] * len(files)
     written = sum(pq.read_metadata(path).num_rows for path in files)
     assert written == done[str(maker.directory)]["rows"] > 500
+    # The jobs read them as one, too; what is archived is not looked at where it was.
+    texts = []
+    for name, paths in (("log", [maker.directory]), ("both", [archive, maker.directory])):
+        home = tmp_path / name
+        report.run(spark, list(map(str, paths)), str(home), history=str(home / "history"))
+        texts.append([path.read_text() for path in sorted(home.glob("*.csv"))])
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == 5
     maker.log.trim(done[str(maker.directory)]["to_lsn"] + 1)
     both = read_log(spark, [str(archive), str(maker.directory)])
     assert sorted(map(str, both.drop("segment").collect())) == before

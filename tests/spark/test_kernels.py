@@ -1,0 +1,160 @@
+"""What the jobs compute in Python workers, without Spark: exchange, order of queues, figures."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline import figures
+from pipeline.arrays import TEXT, encoded
+from pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
+from pipeline.queues import TAKEN, Queues, in_order
+
+FAR = 2**62
+
+
+def test_what_is_packed_comes_out_bucket_by_bucket() -> None:
+    rng = random.Random(5)
+    texts = [f"t{number}" for number in range(300)]
+    rows = [
+        {"text": rng.choice([None, *texts[: rng.choice([1, 300])]]), "task": rng.randrange(10**6)}
+        for _ in range(2000)
+    ]
+    table = pa.Table.from_pylist(rows, pa.schema([("text", TEXT), ("task", pa.int64())]))
+    bucket = bucket_of(table["task"].to_numpy(), 16)
+    there, bodies = packed(table, bucket, 16)
+    assert there == sorted(set(bucket.tolist()))
+    for one, found in zip(there, unpacked([bodies]), strict=True):
+        assert found.to_pylist() == [
+            row for row, place in zip(rows, bucket.tolist(), strict=True) if place == one
+        ]
+        # Nobody pays for texts of another bucket.
+        dictionary = found["text"].chunk(0).dictionary
+        assert len(dictionary) <= max(len(found) // 4, len(set(found["text"].to_pylist())))
+
+
+def test_buckets_are_powers_of_two_and_even() -> None:
+    assert [buckets_for(parts) for parts in (0, 1, 64, 68, 1000)] == [16, 16, 16, 32, 256]
+    counts = np.bincount(bucket_of(np.arange(100_000) + marks(["orders"])[0], 16), minlength=16)
+    assert counts.min() > 5_000
+
+
+def test_chunks_with_other_dictionaries_are_one_text_one_number() -> None:
+    parts = [pa.array(["a", None, "b"]), pa.array(["b", "a"])]
+    codes, texts = encoded(pa.chunked_array([part.dictionary_encode() for part in parts]))
+    assert [None if code < 0 else texts[code] for code in codes] == ["a", None, "b", "b", "a"]
+    assert encoded(pa.chunked_array([], pa.string()))[1] == []
+
+
+# -- order of queues ---------------------------------------------------------------------------
+
+
+def takes(rng: random.Random) -> list[dict[str, Any]]:
+    """Takes of a few queues, some against the rules."""
+    rows = []
+    for lsn in range(1, 200):
+        rows.append(
+            {
+                "tube": "q",
+                "task": rng.randrange(30),
+                "lsn": lsn,
+                "utube": f"u{lsn % 3}",
+                "queue": lsn % 3,
+                "rank": rng.randrange(3),
+                "due": lsn - rng.choice([1, 2, 7]),
+                "until": lsn + rng.choice([1, 2, 3, 9, FAR - lsn]) if rng.random() < 0.5 else lsn,
+                "sub": lsn % 3 > 0,
+            }
+        )
+    return rows
+
+
+def expected(rows: list[dict[str, Any]]) -> set[tuple[str, int]]:
+    """The rules, one take after the other."""
+    found = set()
+    for queue in range(3):
+        last: dict[str, Any] | None = None
+        longest = (-1, -1)
+        for row in (row for row in rows if row["queue"] == queue):
+            if last is not None:
+                earlier = (last["rank"], last["task"]) > (row["rank"], row["task"])
+                if earlier and last["lsn"] > row["due"]:
+                    found.add(("order_break", row["lsn"]))
+                if row["sub"] and longest[0] > row["lsn"] and longest[1] != row["task"]:
+                    found.add(("utube_overlap", row["lsn"]))
+            last, longest = row, max(longest, (row["until"], row["task"]))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_queues_are_judged_alike_at_once_and_in_stretches(seed: int, size: int) -> None:
+    rows = takes(random.Random(seed))
+    columns = {name: [row[name] for row in rows] for name in TAKEN.names}
+    columns["sub"] = [int(one) for one in columns["sub"]]
+    table = in_order(pa.table({n: pa.array(columns[n], TAKEN.field(n).type) for n in TAKEN.names}))
+    rules, found = Queues(), []
+    for start in range(0, table.num_rows, size):
+        found += rules.findings(table.slice(start, size))
+    assert {(one["check"], one["lsn"]) for one in found} == expected(rows)
+    assert len(found) == len(expected(rows)) > 3
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def quantiles(parts: list[list[int]]) -> tuple[int, int, int]:
+    bodies = []
+    for values in parts:
+        count = len(values)
+        rows = {
+            "tube": pa.array(["q"] * count).dictionary_encode(),
+            "consumer": pa.array(["c"] * count),
+            "taken_us": [0] * count,
+            "waited_us": pa.array(values, pa.int64()),
+            "ran_us": pa.nulls(count, pa.int64()),
+            "outcome": ["acked"] * count,
+            "put_lsn": [1] * count,
+        }
+        for batch in figures.of_deliveries(pa.table(rows), 16):
+            bodies += batch.to_pylist()
+    body = pa.array([row["body"] for row in bodies if row["what"] == "bins"], pa.binary())
+    wait, run = figures.quantiles([body])
+    assert run.num_rows == 0
+    (row,) = wait.to_pylist()
+    return row["a"], row["b"], row["c"]
+
+
+def test_quantiles_of_parts_are_those_of_the_whole() -> None:
+    rng = random.Random(3)
+    values = [int(rng.lognormvariate(12, 3)) for _ in range(4000)]
+    found = quantiles([values[:100], values[100:2500], values[2500:]])
+    values.sort()
+    for quantile, value in zip(figures.QUANTILES, found, strict=True):
+        exact = values[math.ceil(len(values) * quantile) - 1]
+        assert value == pytest.approx(exact, rel=0.001)
+
+
+def test_one_value_is_its_own_quantile() -> None:
+    for value in (0, 1, 2047, 2048, 1_000_000, 10**15):
+        assert quantiles([[value] * 3, [value]]) == (value,) * 3
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**11 - 1, 2**11, 2**11 + 1, 10**9, 2**52])
+def test_a_bin_is_a_thousandth_wide(value: int) -> None:
+    width = max(value // 1000, 1)
+    same, other = figures.bins(np.array([value, value + width]))
+    assert other > same
+
+
+def test_of_many_that_failed_the_worst_are_kept() -> None:
+    lsns = pa.array([5, 3, 5, 9, 3, 5], pa.int64())
+    _, body = packed(pa.table({"lsn": lsns}), np.zeros(6, np.int64), 1)
+    assert [one.tolist() for one in figures.failed([body], 10)] == [[3, 5, 9], [2, 3, 1]]
+    assert [one.tolist() for one in figures.failed([body], 2)] == [[3, 5], [2, 3]]
+    assert [one.tolist() for one in figures.failed([], 2)] == [[], []]
