@@ -119,14 +119,17 @@ class Bench:
         return str(home)
 
     @contextlib.contextmanager
-    def spark(self, master: str = "local[2]") -> Iterator[Any]:
-        """A session of its own, whose JVM has ended afterwards; memory goes into the rows."""
+    def spark(self, master: str = "local[2]", lean: bool = False) -> Iterator[Any]:
+        """A session of its own, whose JVM has ended afterwards; memory goes into the rows.
+
+        lean: as the commands of jobs through whose JVM no rows go.
+        """
         from pipeline.cli import plain
         from pipeline.session import build_session
 
         self.say("starting Spark")
         started = time.perf_counter()
-        session = build_session(master, "benchmark")
+        session = build_session(master, "benchmark", lean=lean)
         took = time.perf_counter() - started
         try:
             with Peak() as peak:

@@ -53,7 +53,7 @@ def jobs(bench: Bench) -> None:
     )
     for name, paths, most in sources:
         bench.say(f"history, report, audit from {name}")
-        with bench.spark() as spark:
+        with bench.spark(lean=True) as spark:
             took = one_after_the_other(spark, paths, bench.home / name)
         bench.samples[name] = took
         what = f"{bench.operations:,} operations, cold, {name}"
@@ -70,7 +70,7 @@ def linear(bench: Bench) -> None:
     sizes = (bench.operations // TIMES, bench.operations)
     paths = {size: bench.log(size) for size in sizes}
     totals: dict[int, float] = {}
-    with bench.spark() as spark:
+    with bench.spark(lean=True) as spark:
         bench.say("warming up")
         one_after_the_other(spark, [paths[sizes[0]]], bench.home / "warm")
         for size in sizes:

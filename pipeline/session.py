@@ -88,12 +88,14 @@ def build_session(
     home: Path | None = None,
     shuffle_partitions: int = 8,
     driver_memory: str = "2g",
+    lean: bool = False,
 ) -> SparkSession:
     """The session of this process; made with `master` (default local[*]) if there is none.
 
     master: Spark's words for it, or sc://host:port for Spark Connect (default: SPARK_REMOTE).
-    home: where Spark may leave its own files. TANDEM_SPARK_QUICK=1: start fast and compile less,
-    for tests and for logs of some thousand records.
+    home: where Spark may leave its own files. lean: few rows will meet the JVM, so it is not to
+    spend time on making code for millions of them quick. TANDEM_SPARK_QUICK=1: start fast and
+    compile less, for tests and for logs of some thousand records.
     """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
@@ -128,8 +130,11 @@ def build_session(
     }
     if local:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    if os.environ.get("TANDEM_SPARK_QUICK") == "1":
-        settings["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    quick = os.environ.get("TANDEM_SPARK_QUICK") == "1"
+    if quick or (lean and local):
+        settings["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
+    if quick:
+        settings["spark.driver.extraJavaOptions"] += " -XX:+UseSerialGC"
         settings["spark.log.level"] = "OFF"
     if submitted:
         # What spark-submit was told comes first.
