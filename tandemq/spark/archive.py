@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tandemq.spark import options as opt
-from tandemq.spark.columns import COLUMNS, DEFAULT, arrow_schema
+from tandemq.spark.columns import ALL, COLUMNS, arrow_schema
 from tandemq.spark.logs import Part, plan
 from tandemq.spark.source import LogReader, TandemLog, settle
 
@@ -76,7 +76,7 @@ class TandemArchive(TandemLog):
 
 class ArchiveReader(LogReader):
     def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__(values, DEFAULT)
+        super().__init__(values, ALL)
         self.into = Path(values["into"])
 
     def partitions(self) -> list[Any]:
@@ -94,7 +94,7 @@ class ArchiveReader(LogReader):
 
 
 def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:
-    """Batches of the default columns into a Parquet file; rows written, no file where none are."""
+    """Batches of all columns into a Parquet file; rows written, no file where none are."""
     aside = folder / f"_{name}.{uuid4().hex}"
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.RecordBatch] = []
@@ -126,7 +126,7 @@ def _writer(path: Path) -> pq.ParquetWriter:
     path.parent.mkdir(parents=True, exist_ok=True)
     return pq.ParquetWriter(
         path,
-        arrow_schema(DEFAULT),
+        arrow_schema(ALL),
         compression="zstd",
         use_dictionary=_TEXTS,
         column_encoding=_DELTAS,

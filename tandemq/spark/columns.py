@@ -52,7 +52,10 @@ PAYLOAD_JSON = Column(
     "payload_json", pa.string(), "STRING", "payload as JSON, with option payloadJson"
 )
 BY_NAME = {column.name: column for column in (*COLUMNS, PAYLOAD_JSON)}
-DEFAULT = tuple(column.name for column in COLUMNS)
+ALL = tuple(column.name for column in COLUMNS)
+#: Asked for by name, or by an option that makes them worth having: each column costs every row.
+ON_REQUEST = ("tube_type", "kind", "term_id", "detail", "segment", "rescue")
+DEFAULT = tuple(name for name in ALL if name not in ON_REQUEST)
 
 
 def check_columns(names: Iterable[str]) -> tuple[str, ...]:

@@ -53,6 +53,9 @@ WORTH_LOADING = 1 << 20
 #: Bodies of so many bytes make a batch, however few records they are.
 BATCH_BYTES = 4 << 20
 
+#: Rows that plain Python makes columns of at once: more do not fit into the processor's caches.
+PLAIN_ROWS = 1 << 13
+
 Frame = tuple[FrameHeader, "bytes | memoryview", int]
 
 
@@ -66,7 +69,7 @@ class Decoder:
         self,
         part: Part,
         columns: Sequence[str],
-        batch_rows: int = 8192,
+        batch_rows: int = 1 << 16,
         tubes: frozenset[str] | None = None,
         operations: frozenset[str] | None = None,
         compiled: bool | None = None,
@@ -176,7 +179,7 @@ class Decoder:
             except StorageError:
                 yield from self._flush()
                 raise
-            if self.pending >= self.batch_rows:
+            if self.pending >= min(self.batch_rows, PLAIN_ROWS):
                 yield from self._flush()
         yield from self._flush()
 

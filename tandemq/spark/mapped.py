@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 #: Called with the batches of one part and the number of parts there are. Texts may come encoded
 #: as dictionaries.
 Work = Callable[[Iterator[pa.RecordBatch], int], Iterable[pa.RecordBatch]]
-#: Nothing is shipped, so batches are as large as columns are best worked on.
-BATCH_ROWS = 1 << 16
 
 
 def mapped(
@@ -42,7 +40,7 @@ def mapped(
     options: those of `tandemq_log`. The log is planned here, or on the server of Spark Connect.
     Raises `ValueError` for what is no option or column, `StorageError` for what cannot be planned.
     """
-    given = {"path": ",".join(map(str, paths)), "batchRows": BATCH_ROWS, **options}
+    given = {"path": ",".join(map(str, paths)), **options}
     values = opt.parse("tandemq_log", opt.LOG_OPTIONS, {k: str(v) for k, v in given.items()})
     reader = LogReader(values, check_columns(columns))
     reader.dictionaries = True

@@ -19,7 +19,7 @@ class Option(NamedTuple):
 LOG_OPTIONS = (
     Option("path", None, "data directory or archive; several with commas between"),
     Option("paths", None, "the same as a JSON list (what `load([...])` passes)"),
-    Option("columns", None, "columns to read, with commas between; default all"),
+    Option("columns", None, "columns to read, with commas between; `*` is all"),
     Option("payloadJson", "false", "add the column payload_json"),
     Option("rescue", "false", "read the rescue files of rewinds, too (batch)"),
     Option("fromLsn", None, "first LSN to read (batch)"),
@@ -32,7 +32,7 @@ LOG_OPTIONS = (
     Option("mode", "FAILFAST", "FAILFAST: damage fails the query; PERMISSIVE: a row `damaged`"),
     Option("badRecordsPath", None, "PERMISSIVE: folder that gets a JSON file per damage"),
     Option("until", "end", "how far to read: end of the log, or `commit` (as published)"),
-    Option("batchRows", "8192", "rows of one Arrow batch"),
+    Option("batchRows", "65536", "rows of one Arrow batch, at most; 4 MiB of records"),
     Option("splitBytes", "16777216", "larger segments are read in parts (streams: 4 MiB at most)"),
     Option("maxRecordsPerBatch", "250000", "streams: records of one micro-batch, at most"),
     Option("startingLsn", "earliest", "streams: earliest, latest or the first LSN"),

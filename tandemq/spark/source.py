@@ -37,7 +37,7 @@ from pyspark.sql.types import StructType
 
 from model.errors import StorageError
 from tandemq.spark import options as opt
-from tandemq.spark.columns import DEFAULT, arrow_schema, check_columns, ddl
+from tandemq.spark.columns import ALL, DEFAULT, arrow_schema, check_columns, ddl
 from tandemq.spark.decode import Decoder, damaged
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.groups import json_of
@@ -83,10 +83,17 @@ class TandemLog(DataSource):
         return "tandemq_log"
 
     def schema(self) -> str:
-        if self.values["columns"]:
-            names = [name.strip() for name in self.values["columns"].split(",")]
+        named = self.values["columns"]
+        if named == "*":
+            names = list(ALL)
+        elif named:
+            names = [name.strip() for name in named.split(",")]
         else:
             names = list(DEFAULT)
+            if opt.choice(self.values, "mode", MODES) == "PERMISSIVE":
+                names += ["detail", "segment"]
+            if opt.flag(self.values, "rescue"):
+                names.append("rescue")
         if opt.flag(self.values, "payloadJson") and "payload_json" not in names:
             names.append("payload_json")
         return ddl(check_columns(names))
@@ -182,7 +189,7 @@ def archived(
                 read.add("payload")
             read |= {"tube"} if tubes is not None else set()
             read |= {"operation"} if operations is not None else set()
-            for batch in parquet.iter_batches(batch_rows * 4, columns=sorted(read)):
+            for batch in parquet.iter_batches(batch_rows, columns=sorted(read)):
                 kept = batch if bounds is None else batch.filter(bounds)
                 arrays = [_archived_column(kept, field, field.name in texts) for field in schema]
                 yield pa.RecordBatch.from_arrays(arrays, schema.names)

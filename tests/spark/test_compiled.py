@@ -16,7 +16,7 @@ from engine import batches
 from model.errors import StorageError
 from model.record import DELETE_MANY, INSERT, SET, SET_MANY, FrameHeader
 from tandemq.spark import compiled
-from tandemq.spark.columns import BY_NAME, DEFAULT
+from tandemq.spark.columns import ALL, BY_NAME
 from tandemq.spark.decode import Decoder
 from tandemq.spark.groups import LAYOUTS
 from tandemq.spark.logs import Part, Wanted, plan
@@ -168,7 +168,7 @@ def test_damage_is_named_alike_and_what_stands_before_it_is_read(maker: LogMaker
         part = plan([str(maker.directory)], Wanted())[-1]
         rows_before = 0
         with pytest.raises(StorageError, match=r"LSN \d+: no record") as told:
-            for batch in Decoder(part, DEFAULT, compiled=walk).batches():
+            for batch in Decoder(part, ALL, compiled=walk).batches():
                 rows_before += batch.num_rows
         found.append((rows_before, str(told.value)))
     assert found[0] == found[1]
@@ -182,7 +182,7 @@ def test_damage_is_named_alike_and_what_stands_before_it_is_read(maker: LogMaker
         part = plan([str(maker.directory)], Wanted(permissive=True))[0]
         rows_before = 0
         with pytest.raises(StorageError, match="CRC is") as told:
-            for batch in Decoder(part, DEFAULT, compiled=walk).batches():
+            for batch in Decoder(part, ALL, compiled=walk).batches():
                 rows_before += batch.num_rows
         found.append((rows_before, str(told.value)))
     assert found[0] == found[1]

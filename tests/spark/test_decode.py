@@ -14,13 +14,13 @@ import pytest
 from benchmarks.logmaker import START_US, LogMaker, fill
 from engine import batches
 from model.errors import StorageError
-from tandemq.spark.columns import DEFAULT, check_columns
+from tandemq.spark.columns import ALL, check_columns
 from tandemq.spark.decode import Decoder
 from tandemq.spark.logs import Wanted, plan
 
 
 def read(
-    *paths: Path, columns: tuple[str, ...] = DEFAULT, wanted: Wanted | None = None, **how: Any
+    *paths: Path, columns: tuple[str, ...] = ALL, wanted: Wanted | None = None, **how: Any
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for part in plan([str(path) for path in paths], wanted or Wanted()):

@@ -12,13 +12,13 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from benchmarks.logmaker import LogMaker, fill
 from model.errors import StorageError
 from tandemq.spark import options as opt
-from tandemq.spark.columns import DEFAULT
+from tandemq.spark.columns import ALL
 from tandemq.spark.stream import LogStreamReader
 
 
 def reader(path: Path, **more: str) -> LogStreamReader:
     values = opt.parse("tandemq_log", opt.LOG_OPTIONS, {"path": str(path), **more})
-    return LogStreamReader(values, DEFAULT)
+    return LogStreamReader(values, ALL)
 
 
 def rows_between(one: LogStreamReader, start: Any, end: Any) -> list[dict[str, Any]]:

@@ -64,6 +64,7 @@ def keyed(row: Any) -> tuple[Any, ...]:
 
 def batch(spark: Any, *paths: Path, **options: str) -> Counter[Any]:
     reader = spark.read.format("tandemq_log").option("path", ",".join(map(str, paths)))
+    reader = reader.option("columns", "*")
     return Counter(keyed(row) for row in reader.options(**options).load().collect())
 
 
