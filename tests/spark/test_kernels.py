@@ -10,10 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.logmaker import LogMaker, fill
 from pipeline import figures
 from pipeline.arrays import TEXT, encoded
 from pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
 from pipeline.queues import TAKEN, Queues, in_order
+from tandemq.spark import mapped
+from tandemq.spark.options import LOG_OPTIONS, parse
+from tandemq.spark.source import LogReader
 
 FAR = 2**62
 
@@ -158,3 +162,25 @@ def test_of_many_that_failed_the_worst_are_kept() -> None:
     assert [one.tolist() for one in figures.failed([body], 10)] == [[3, 5, 9], [2, 3, 1]]
     assert [one.tolist() for one in figures.failed([body], 2)] == [[3, 5], [2, 3]]
     assert [one.tolist() for one in figures.failed([], 2)] == [[], []]
+
+
+# -- parts of a log by task ------------------------------------------------------------------------
+
+
+def test_small_parts_of_a_log_are_one_task_and_large_ones_are_not(maker: LogMaker) -> None:
+    fill(maker, 3000)
+    maker.close()
+    segments = len(list(maker.directory.glob("*.wal")))
+    sizes = []
+    for split in ("16777216", "65536"):
+        given = {"path": str(maker.directory), "splitBytes": split}
+        reader = LogReader(parse("tandemq_log", LOG_OPTIONS, given), ("lsn",))
+        groups = mapped._planned(reader)
+        parts = [found.part for found in reader.partitions()]
+        assert [part for group in groups for part in group] == parts
+        for group in groups:
+            held = [part.end - part.start[1] for part in group if part.start is not None]
+            # The last one may reach over the edge by no more than itself.
+            assert sum(held[:-1]) <= int(split)
+        sizes.append(len(groups))
+    assert sizes[0] == 1 < sizes[1] <= segments
