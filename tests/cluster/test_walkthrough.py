@@ -39,7 +39,8 @@ def test_states_and_a_task_in_hand_across_a_flip(tmp_path: Path) -> None:
         worker = nodes.b.connect()
         assert worker.call("queue.identify", session).data == [session]
         assert worker.call("queue.tube.jobs:ack", task[0]).data[0][1] == b"-"
-        # And back, asked of the node that is to take over.
+        # And back, asked of the node that is to take over, once that follows.
+        nodes.in_step()
         report = nodes.b.switch_to(nodes.a)
         assert report["done"]
         assert (state(nodes.a), state(nodes.b)) == (b"RUNNING", b"WAITING")

@@ -96,7 +96,13 @@ def test_two_nodes_flipped_and_killed_end_ok(
 
 def test_a_cluster_that_stays_up_until_it_is_interrupted(tmp_path: Path) -> None:
     command = [*serve_command()[:-1], "demo", "cluster", "--any-ports", "--dir", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # Also where whoever runs the tests has it ignored, as shells do in the background.
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stdout is not None
         said = []
         for line in process.stdout:
