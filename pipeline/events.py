@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.arrays import TEXT, Bits, chosen_rows, encoded, numbers, place_of
-from pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
+from pipeline.exchange import bucket_in_tube, buckets_for, packed, unpacked
 from pipeline.lives import AT_LSN, AT_OP, Lives, lives
 from pipeline.notes import Notes, gathered, noted
 from pipeline.operations import CODES
@@ -256,8 +256,7 @@ def _pack_events(buckets: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 def _packed(events: pa.Table, node: str | None, buckets: int) -> Iterator[pa.RecordBatch]:
     if not events.num_rows:
         return
-    tube, tubes = encoded(events["tube"])
-    bucket = bucket_of(marks([*tubes, ""])[tube] + numbers(events["task"]), buckets)
+    bucket = bucket_in_tube(events["tube"], events["task"], buckets)
     there, bodies = packed(events, bucket, buckets)
     columns = [pa.repeat(pa.scalar(node, pa.string()), len(there)), pa.array(there, pa.int32())]
     yield pa.RecordBatch.from_arrays([*columns, bodies], schema=PACKED)

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from pipeline.arrays import Ints, as_text
+from pipeline.arrays import Ints, as_text, encoded, numbers
 
 #: A dictionary is cut down to what a bucket uses where it is longer than this part of its rows.
 NARROW = 4
-BUCKETS_MIN = 16
+BUCKETS_MIN, BUCKETS_MAX = 16, 1 << 16
 #: So many parts of a log have one bucket more between them.
 PARTS_A_BUCKET = 4
 #: Odd, and as good as random: neighbouring tasks go to different buckets.
@@ -27,18 +27,25 @@ _OPTIONS = ipc.IpcWriteOptions(compression="lz4")
 
 def buckets_for(parts: int) -> int:
     """How many buckets rows of so many parts are spread over: a power of two."""
-    return max(BUCKETS_MIN, 1 << max(parts // PARTS_A_BUCKET - 1, 0).bit_length())
+    wanted = 1 << max(parts // PARTS_A_BUCKET - 1, 0).bit_length()
+    return min(max(BUCKETS_MIN, wanted), BUCKETS_MAX)
 
 
-def bucket_of(numbers: Ints, buckets: int) -> Ints:
+def bucket_of(values: Ints, buckets: int) -> Ints:
     """The bucket of each number; `buckets` is a power of two."""
-    mixed = numbers.astype(np.uint64) * _SPREAD
+    mixed = values.astype(np.uint64) * _SPREAD
     return (mixed >> np.uint64(40)).astype(np.int64) & (buckets - 1)
 
 
 def marks(texts: Iterable[str]) -> Ints:
     """A number for each text, the same in every worker."""
     return np.array([crc32(text.encode()) << 30 for text in texts], np.int64)
+
+
+def bucket_in_tube(tube: pa.ChunkedArray, values: pa.ChunkedArray, buckets: int) -> Ints:
+    """The bucket of each pair of a tube's name and a number."""
+    code, names = encoded(tube)
+    return bucket_of(marks([*names, ""])[code] + numbers(values), buckets)
 
 
 def packed(table: pa.Table, bucket: Ints, buckets: int) -> tuple[list[int], pa.Array]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.arrays import Ints, encoded, numbers
-from pipeline.exchange import bucket_of, marks, packed, unpacked
+from pipeline.exchange import bucket_in_tube, packed, unpacked
 
 HOUR_US = 3_600_000_000
 QUANTILES = (0.5, 0.95, 0.99)
@@ -132,8 +132,7 @@ def failed(bodies: Iterable[pa.Array], most: int) -> tuple[Ints, Ints]:
 
 
 def _packed(counts: pa.Table, buckets: int) -> Iterator[pa.RecordBatch]:
-    tube, tubes = encoded(counts["tube"])
-    bucket = bucket_of(marks([*tubes, ""])[tube] + numbers(counts["hour"]), buckets)
+    bucket = bucket_in_tube(counts["tube"], counts["hour"], buckets)
     there, bodies = packed(counts, bucket, buckets)
     if there:
         yield _rows("bins", bucket=pa.array(there), body=bodies)

@@ -60,7 +60,7 @@ def figures(spark: SparkSession, history: str) -> pa.Table:
     schema = from_arrow_schema(fig.FIGURE)
     files = histories.files(history)
     shares = max(1, min(len(files), int(spark.conf.get("spark.sql.shuffle.partitions") or 8)))
-    # The largest first, each to whom has least: file and share in turn.
+    # The largest come first: dealt out in turn, the shares are about as large.
     given = [files[at::shares] for at in range(shares)]
     each = spark.range(0, shares, 1, shares).mapInArrow(partial(_figures, given), schema)
     with kept(each) as found:

@@ -44,6 +44,8 @@ def test_what_is_packed_comes_out_bucket_by_bucket() -> None:
 
 def test_buckets_are_powers_of_two_and_even() -> None:
     assert [buckets_for(parts) for parts in (0, 1, 64, 68, 1000)] == [16, 16, 16, 32, 256]
+    # Packing sorts them as numbers of 16 bits.
+    assert buckets_for(10**9) == 2**16
     counts = np.bincount(bucket_of(np.arange(100_000) + marks(["orders"])[0], 16), minlength=16)
     assert counts.min() > 5_000
 
