@@ -38,8 +38,11 @@ def section(part: str) -> str:
     return f"pipeline, {part}"
 
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
 class Peak:
-    """Most resident memory this process and all below it had at once, looked at twice a second."""
+    """Most memory this process and all below it had at once, looked at every second or two."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -55,8 +58,12 @@ class Peak:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.5):
+        pause = 0.5
+        while not self._over.wait(pause):
+            began = time.perf_counter()
             self.bytes = max(self.bytes, _resident(os.getpid()))
+            # A look costs what is measured some time, too.
+            pause = max(0.5, 20 * (time.perf_counter() - began))
 
     @property
     def gib(self) -> float:
@@ -64,7 +71,10 @@ class Peak:
 
 
 def _resident(root: int) -> int:
-    """Proportional memory of a process and its children: forked workers share most of theirs."""
+    """Memory of a process and its children: a JVM's own, and of the others, forked workers that
+    share most of theirs, each one's part. A JVM's part would take the kernel a tenth of a second,
+    in which the JVM gets no memory.
+    """
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -75,6 +85,9 @@ def _resident(root: int) -> int:
     total = 0
     for pid in own:
         with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "java\n":
+                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+                continue
             for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
                 if line.startswith("Pss:"):
                     total += int(line.split()[1]) << 10

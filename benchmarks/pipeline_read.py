@@ -18,6 +18,8 @@ from tandemq.spark.decode import Decoder
 from tandemq.spark.logs import Wanted, plan
 
 THREE = ("lsn", "tube", "operation")
+#: What a record and its task say, without the sub-queue and what only streams have.
+SIXTEEN = tuple(name for name in DEFAULT if name not in ("utube", "retracted"))
 MILLIONS = " M rows/s"
 
 
@@ -74,12 +76,14 @@ def read(bench: Bench) -> None:
 
     with bench.spark() as spark:
         rows = read_log(spark, [path], ("lsn",)).count()
-        noop(read_log(spark, [path], THREE))
         for name, columns, goal in (
-            (f"as it comes, {len(DEFAULT)} columns", None, 1.0),
-            (f"with all {len(ALL)} columns", ALL, None),
             ("three columns", THREE, 1.8),
+            (f"the {len(SIXTEEN)} columns of a record and its task", SIXTEEN, 1.0),
+            (f"as it comes, {len(DEFAULT)} columns", None, None),
+            (f"with all {len(ALL)} columns", ALL, None),
         ):
             frame = read_log(spark, [path], columns)
+            noop(frame)  # the first run compiles and is not counted
             speed(bench, f"tandemq_log, {name}", lambda one=frame: noop(one), rows, goal)  # type: ignore[misc]
+        compacted()
         speed(bench, "compact", compacted, rows, 0.5)

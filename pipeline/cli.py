@@ -17,7 +17,7 @@ app = typer.Typer(
     name="pipeline",
     no_args_is_help=True,
     add_completion=False,
-    help="Spark jobs over the log: history, report, audit, load, compact (extra `spark`).",
+    help="Spark jobs over the log: history, report, audit, load, compact, follow (extra `spark`).",
 )
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
 
@@ -114,6 +114,44 @@ def compact(
 
     def work(spark: Any) -> Any:
         return job.run(spark, paths, archive, include_open)
+
+    show(run(master, memory, work), as_json)
+
+
+@app.command()
+def follow(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A data directory.")],
+    out: Annotated[str, typer.Option("--out", help="Folder of the batches.")],
+    every: Annotated[
+        float, typer.Option("--every", min=0, help="Seconds from one batch to the next.")
+    ] = 10,
+    once: Annotated[bool, typer.Option("--once", help="What is there now, then end.")] = False,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Only what no rewind can take back.")
+    ] = False,
+    starting: Annotated[
+        str, typer.Option("--from", help="The first time: earliest, latest or an LSN.")
+    ] = "earliest",
+    records: Annotated[
+        int, typer.Option("--records", min=1, help="Records of a batch, at most.")
+    ] = 250_000,
+    master: Master = None,
+    memory: Memory = "2g",
+    as_json: AsJson = False,
+) -> None:
+    """Write what happens to Parquet as it happens, each record once; again: goes on."""
+    from pipeline import follow as job
+
+    options = {"startingLsn": starting, "maxRecordsPerBatch": records}
+    options |= {"until": "commit"} if committed else {}
+
+    def told(batch: int, rows: int, lsn: int) -> None:
+        print(f"batch {batch}: {rows:,} rows, up to LSN {lsn:,}", flush=True)
+
+    def work(spark: Any) -> Any:
+        return job.run(
+            spark, path, out, None if once else every, options, None if as_json else told
+        )
 
     show(run(master, memory, work), as_json)
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from storage.meta import read_commit
 from storage.segment import SegmentReader, segment_names
-from tandemq.spark.archive import TandemArchive
+from tandemq.spark.archive import TandemArchive, durable
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import (
     ARCHIVE_MARK,
@@ -26,8 +26,8 @@ from tandemq.spark.logs import (
     meta_of,
     node_name,
     plan,
-    scan,
 )
+from tandemq.spark.scan import scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,12 @@ def run(
         target = home / f"node={node}" / f"lsn={start:020d}-{last:020d}"
         target.parent.mkdir(exist_ok=True)
         (target.parent / ARCHIVE_SPACES).write_text(json.dumps(spaces) + "\n")
+        # The log may be trimmed as soon as this returns.
+        for written in (target.parent / ARCHIVE_SPACES, aside):
+            durable(written)
         os.replace(aside, target)
+        for folder in (target.parent, home):
+            durable(folder)
         done[path] = {"node": node, "records": last - start + 1, "rows": rows, "to_lsn": last}
     for left in home.glob("_tmp-*"):
         shutil.rmtree(left)

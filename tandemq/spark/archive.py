@@ -1,7 +1,7 @@
 """Writing a log to Parquet in the tasks that decode it: no row goes through the JVM.
 
 A source, not a sink: what Spark reads from it is one row per file written. `pipeline/compact.py`
-plans the folder and publishes it.
+and, for streams, `pipeline/follow.py` publish the files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tandemq.spark import options as opt
 from tandemq.spark.columns import ALL, COLUMNS, arrow_schema
 from tandemq.spark.logs import Part, plan
-from tandemq.spark.source import LogReader, TandemLog, settle
+from tandemq.spark.source import LogReader, Reading, TandemLog, settle
+from tandemq.spark.stream import LogStreamReader, Offset
 
 #: Larger batches decode and encode faster; no row of them is shipped.
 BATCH_ROWS = 1 << 15
@@ -54,8 +55,8 @@ class ArchivePartition(InputPartition):
 class TandemArchive(TandemLog):
     """Copies what `tandemq_log` would read into `into`; a row (file, rows) for each file.
 
-    A task tried again replaces the file of its first try, so the folder is whole once all rows
-    were collected.
+    Batch: a task tried again replaces the file of its first try, so the folder is whole once all
+    rows were collected. Stream: it writes another one, and the rows name those that count.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -71,26 +72,45 @@ class TandemArchive(TandemLog):
         return "file STRING, rows BIGINT"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ArchiveReader(self.values)
+        return ArchiveReader(self.values, ALL)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return ChangesReader(self.values, ALL)
 
 
-class ArchiveReader(LogReader):
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__(values, ALL)
-        self.into = Path(values["into"])
+class Writing(Reading):
+    """Reads by writing; the files' names are in the order of their parts."""
+
+    def name(self, number: int) -> str:
+        return f"part-{number:05d}.zstd.parquet"
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        # Spark turns an empty list of partitions into one that is None.
+        if isinstance(partition, ArchivePartition):
+            name = self.name(partition.number)
+            rows = write(self.rows(partition.part), Path(self.values["into"]), name)
+            if rows:
+                yield pa.RecordBatch.from_pylist([{"file": name, "rows": rows}], WRITTEN)
+        settle()
+
+
+class ArchiveReader(Writing, LogReader):
+    """Batch: all of a log that was asked for."""
 
     def partitions(self) -> list[Any]:
         parts = plan(self.paths, self.wanted)
         return [ArchivePartition(part, number) for number, part in enumerate(parts)]
 
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        # Spark turns an empty list of partitions into one that is None.
-        if isinstance(partition, ArchivePartition):
-            name = f"part-{partition.number:05d}.zstd.parquet"
-            rows = write(self.rows(partition.part), self.into, name)
-            if rows:
-                yield pa.RecordBatch.from_pylist([{"file": name, "rows": rows}], WRITTEN)
-        settle()
+
+class ChangesReader(Writing, LogStreamReader):
+    """Stream: what is new, retractions first. All batches are written into one folder."""
+
+    def name(self, number: int) -> str:
+        return f"part-{number:05d}-{uuid4().hex}.zstd.parquet"
+
+    def partitions(self, start: Offset, end: Offset) -> list[Any]:
+        parts = [found.part for found in super().partitions(start, end)]
+        return [ArchivePartition(part, number) for number, part in enumerate(parts)]
 
 
 def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:
@@ -113,6 +133,7 @@ def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
         writer.close()
+        durable(aside)
         os.replace(aside, folder / name)
     except BaseException:
         if writer is not None:
@@ -120,6 +141,15 @@ def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:
         aside.unlink(missing_ok=True)
         raise
     return rows
+
+
+def durable(path: Path) -> None:
+    """A file as it is now, or the names in a folder, are on the disk when this returns."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _writer(path: Path) -> pq.ParquetWriter:

@@ -15,8 +15,9 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from model.record import INSERT, KIND_NAMES, TRUNCATE, FrameHeader
+from model.record import KIND_NAMES, TRUNCATE, FrameHeader
 from tandemq.spark import lines as k
+from tandemq.spark.buffers import gather, numbers
 from tandemq.spark.groups import (
     LAYOUTS,
     OTHER_LAYOUT,
@@ -26,7 +27,7 @@ from tandemq.spark.groups import (
     json_of,
     operation_name,
 )
-from tandemq.spark.kernel import gather, walk
+from tandemq.spark.kernel import walk
 from tandemq.spark.logs import Part
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -36,13 +37,22 @@ SHORTEST_RECORD = 5
 #: Columns that are one number of the walk.
 NUMBERS = {
     "lsn": k.LSN,
+    "time": k.TIME,
     "task_id": k.TASK,
+    "attempts": k.ATTEMPTS,
     "ttl": k.TTL,
     "ttr": k.TTR,
     "delay": k.DELAY,
     "priority": k.PRIORITY,
 }
-
+#: Columns whose texts one number of the walk chooses, or where their bytes stand.
+CHOSEN = {
+    "state_to": k.STATE,
+    "session": k.OWNER,
+    "utube": k.UTUBE_AT,
+    "payload": k.PAYLOAD_AT,
+    "payload_json": k.PAYLOAD_AT,
+}
 
 #: Columns for which the walk need not look into rows of tasks.
 LIGHT = {
@@ -88,6 +98,13 @@ class Walker:
         self.part = part
         self.light = bool(columns) and LIGHT.issuperset(columns)
         self.sessions = sessions
+        chosen = {**NUMBERS, **CHOSEN}
+        #: What of a line becomes a column of numbers.
+        self.fields = [k.KIND, k.WHAT, k.SLOT]
+        self.fields += {chosen[name] for name in chosen if not columns or name in columns}
+        #: The lines of a walk, and what it looks sessions up in: room that every walk uses again.
+        self.lines = np.empty((0, k.FIELDS), np.int64)
+        self.buckets = np.empty(0, np.int64)
         self.spaces = dict(part.spaces)
         self.constants: dict[str, Any] = {}
         self.fixed: dict[str, pa.Array] = {}
@@ -109,7 +126,7 @@ class Walker:
     def columns(
         self, frames: Sequence[tuple[FrameHeader, bytes | memoryview]], bounds: tuple[int, int]
     ) -> Rows:
-        """The rows of these frames. Raises `GaveUp`."""
+        """The rows of these frames, to be used before the next ones. Raises `GaveUp`."""
         raw = b"".join([body for _, body in frames])
         data = np.frombuffer(raw, np.uint8)
         starts = np.zeros(len(frames) + 1, np.int64)
@@ -119,19 +136,23 @@ class Walker:
         records = int(counts.sum())
         if records > len(raw):
             raise GaveUp
-        room = records + records // 8 + 64
         owners = np.empty(records, np.int64)
         buckets = 1 << (2 * records).bit_length()
+        if len(self.buckets) < buckets:
+            self.buckets = np.empty(buckets, np.int64)
+        room = records + records // 8 + 64
         where = np.array([*bounds, self.light], np.int64)
         places = (starts, firsts, counts)
         while True:
-            table = np.full(buckets, -1, np.int64)
-            out = np.empty((room, k.FIELDS), np.int64)
+            if len(self.lines) < room:
+                self.lines = np.empty((room, k.FIELDS), np.int64)
+            table = self.buckets[:buckets]
+            table.fill(-1)
             state, space, rows, known = walk(
-                data, places, where, (self.ids, self.layouts), (table, owners), out
+                data, places, where, (self.ids, self.layouts), (table, owners), self.lines
             )
             if state == k.DONE:
-                return Rows(self, raw, data, out[:rows].T, owners[:known])
+                return Rows(self, raw, data, self.lines[:rows], owners[:known])
             if state == k.UNKNOWN_SPACE:
                 self.spaces[space] = (f"#{space}", "")
                 self._tables()
@@ -152,24 +173,32 @@ class Walker:
 class Rows:
     """What one walk found; columns are made when asked for."""
 
-    def __init__(self, walker: Walker, raw: bytes, data: Any, out: Ints, owners: Ints) -> None:
+    def __init__(self, walker: Walker, raw: bytes, data: Any, lines: Ints, owners: Ints) -> None:
         self.walker = walker
         self.raw = raw
         self.data = data
-        self.out = out
+        self.lines = lines
         self.owners = owners
-        self.count = out.shape[1]
-        self.codes = out[k.KIND] + out[k.WHAT] * KINDS
+        self.count = len(lines)
         self.details: list[tuple[int, str]] = []
         self._about_no_task()
-        slots = out[k.SLOT]
-        self.slots = np.where(slots < 0, len(walker.ids), slots)
+        fields = np.array(walker.fields, np.int64)
+        values = np.empty((len(fields), self.count), np.int64)
+        bits = np.zeros((len(fields), (self.count + 7) // 8), np.uint8)
+        missing = np.zeros(len(fields), np.int64)
+        numbers(lines, fields, values, bits, missing)
+        #: By field of a line: numbers, which are there, how many are not.
+        found = zip(values, bits, missing.tolist(), strict=True)
+        self.numbers = dict(zip(walker.fields, found, strict=True))
+        kinds, whats, self.slots = (self.numbers[field][0] for field in walker.fields[:3])
+        self.codes = kinds + whats * KINDS
+        self.slots[self.slots < 0] = len(walker.ids)
 
     def _about_no_task(self) -> None:
         """Records about no task are few: their tube and detail are found in Python."""
-        out = self.out
-        for line in np.flatnonzero(out[k.WHAT] == TRUNCATE):
-            at, size = int(out[k.PAYLOAD_AT, line]), int(out[k.PAYLOAD_SIZE, line])
+        lines, ids = self.lines, self.walker.ids
+        for line in np.flatnonzero(lines[:, k.WHAT] == TRUNCATE):
+            at, size = int(lines[line, k.PAYLOAD_AT]), int(lines[line, k.PAYLOAD_SIZE])
             record = msgpack.unpackb(
                 self.raw[at : at + size], strict_map_key=False, unicode_errors="surrogateescape"
             )
@@ -177,51 +206,44 @@ class Rows:
                 space, text = about_no_task(record[3])
             except (IndexError, TypeError, ValueError, AttributeError) as error:
                 raise GaveUp from error
-            out[k.PAYLOAD_AT, line] = k.NULL
+            lines[line, k.PAYLOAD_AT] = k.NULL
             if text is not None:
                 self.details.append((int(line), text))
             if space:
-                slot = int(np.searchsorted(self.walker.ids, space))
-                ids = self.walker.ids
+                slot = int(np.searchsorted(ids, space))
                 if slot == len(ids) or ids[slot] != space:
                     if space >= SPACE_ID_FIRST:
                         raise GaveUp
                 else:
-                    out[k.SLOT, line] = slot
+                    lines[line, k.SLOT] = slot
 
     def chosen(self, tubes: frozenset[str] | None, operations: frozenset[str] | None) -> Any:
         """Which lines are asked for; None means all."""
         wanted: Any = None
-        for names, all_of, numbers in (
+        for names, all_of, codes in (
             (tubes, self.walker.tubes, self.slots),
             (operations, _names("operation"), self.codes),
         ):
             if names is not None:
                 table = np.array([text in names for text in all_of.to_pylist()])
-                found = table[numbers]
+                found = table[codes]
                 wanted = found if wanted is None else wanted & found
         return wanted
 
     def array(self, field: pa.Field) -> pa.Array:
         """One column."""
-        name, out = field.name, self.out
+        name = field.name
         if name in NUMBERS:
-            return _numbers(out[NUMBERS[name]], field.type)
-        if name == "time":
-            return _numbers(out[k.TIME], field.type)
-        if name == "attempts":
-            what = out[k.WHAT]
-            counts = np.where(what == TRUNCATE, k.NULL, out[k.ATTEMPTS])
-            return _numbers(np.where(what == INSERT, 0, counts), field.type)
+            return self._numbers(NUMBERS[name], field.type)
         if name in ("operation", "kind", "state_from"):
             return _names(name).take(pa.array(self.codes))
         if name in ("tube", "tube_type"):
             texts = self.walker.tubes if name == "tube" else self.walker.drivers
             return texts.take(pa.array(self.slots))
         if name == "state_to":
-            return _states().take(_numbers(out[k.STATE], pa.int64()))
+            return _states().take(self._numbers(k.STATE, pa.int64()))
         if name == "session":
-            return self._sessions().take(_numbers(out[k.OWNER], pa.int64()))
+            return self._sessions().take(self._numbers(k.OWNER, pa.int64()))
         if name == "payload":
             return self._bytes(k.PAYLOAD_AT, field.type)
         if name == "utube":
@@ -246,18 +268,19 @@ class Rows:
             found.append(name)
         return _texts(found)
 
-    def _bytes(self, column: int, kind: pa.DataType) -> pa.Array:
-        places = np.ascontiguousarray(self.out[column])
-        sizes = np.ascontiguousarray(self.out[column + 1])
-        valid = places != k.NULL
-        missing = self.count - int(np.count_nonzero(valid))
+    def _numbers(self, field: int, kind: pa.DataType) -> pa.Array:
+        values, bits, missing = self.numbers[field]
+        there = pa.py_buffer(bits) if missing else None
+        return pa.Array.from_buffers(kind, self.count, [there, pa.py_buffer(values)], missing)
+
+    def _bytes(self, field: int, kind: pa.DataType) -> pa.Array:
+        _, bits, missing = self.numbers[field]
         if missing == self.count:
-            return self.walker.constant(pa.field(str(column), kind), self.count)
-        total = int(sizes[valid].sum())
-        ends, copied = np.empty(self.count + 1, np.int32), np.empty(total, np.uint8)
-        gather(self.data, places, sizes, ends, copied)
-        bits = _bits(valid) if missing else None
-        buffers = [bits, pa.py_buffer(ends), pa.py_buffer(copied)]
+            return self.walker.constant(pa.field(str(field), kind), self.count)
+        ends, copied = np.empty(self.count + 1, np.int32), np.empty(len(self.raw), np.uint8)
+        copied = copied[: gather(self.data, self.lines, field, ends, copied)]
+        there = pa.py_buffer(bits) if missing else None
+        buffers = [there, pa.py_buffer(ends), pa.py_buffer(copied)]
         made = pa.Array.from_buffers(kind, self.count, buffers, missing)
         if kind == pa.string() and (copied >= 128).any():
             try:
@@ -265,15 +288,3 @@ class Rows:
             except pa.ArrowInvalid as error:
                 raise GaveUp from error
         return made
-
-
-def _bits(valid: Any) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def _numbers(values: Ints, kind: pa.DataType) -> pa.Array:
-    values = np.ascontiguousarray(values)
-    valid = values != k.NULL
-    missing = len(values) - int(np.count_nonzero(valid))
-    bits = _bits(valid) if missing else None
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)], missing)

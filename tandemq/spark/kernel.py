@@ -20,7 +20,7 @@ from model.record import (
     TRUNCATE,
 )
 from tandemq.spark.groups import LAST, NOTES_ID, SPACE_ID_FIRST
-from tandemq.spark.heads import ARRAY, BIG, BIN, INT, NIL, STR, compiled, head, number, skip
+from tandemq.spark.heads import ARRAY, BIG, BIN, INT, NIL, STR, compiled, eight, head, inlined, skip
 from tandemq.spark.lines import (
     AT_ATTEMPTS,
     AT_EVENT,
@@ -57,6 +57,8 @@ from tandemq.spark.lines import (
     slot_of,
 )
 
+#: CRC of heads.py and lines.py, whose machine code is kept with this file's: a test compares it.
+MADE_OF = 0xB89F18AA
 _TILDE, _DONE_STATE = ord("~"), ord("-")
 
 
@@ -164,17 +166,16 @@ def _pairs(data, at, end, pairs, layout, out, n):
     return at
 
 
-@compiled
+@inlined
 def _owner(data, at, table, owners, known):
     """(number of the session whose 16 bytes stand at `at`, sessions known now)."""
-    eight = np.int64(8)
-    low, high = number(data, at, eight), number(data, at + 8, eight)
+    low, high = eight(data, at), eight(data, at + 8)
     mask = len(table) - 1
     mixed = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xFF51AFD7ED558CCD)
     place = np.int64(mixed >> np.uint64(33)) & mask
     while table[place] >= 0:
         there = owners[table[place]]
-        if number(data, there, eight) == low and number(data, there + 8, eight) == high:
+        if eight(data, there) == low and eight(data, there + 8) == high:
             return table[place], known
         place = (place + 1) & mask
     table[place] = known
@@ -182,7 +183,7 @@ def _owner(data, at, table, owners, known):
     return known, known + 1
 
 
-@compiled
+@inlined
 def _begin(out, n, about, what, slot):
     lsn, time, kind, owner, light = about
     out[n, LSN] = lsn
@@ -198,7 +199,7 @@ def _begin(out, n, about, what, slot):
             out[n, field] = NULL
 
 
-@compiled
+@inlined
 def _op(data, at, end, op, layouts, out, about):
     """An op on tasks, from its third field on. (place behind it, lines made): negative, give up.
 
@@ -265,7 +266,7 @@ def _op(data, at, end, op, layouts, out, about):
     return behind, count
 
 
-@compiled
+@inlined
 def _record(data, at, end, about, tubes, out, n):
     """The ops of one record. (state, place behind or space, lines so far)."""
     spaces, layouts = tubes
@@ -371,18 +372,3 @@ def walk(data, frames, bounds, tubes, sessions, out):
         if at != end:
             return GIVE_UP, 0, n, known
     return DONE, 0, n, known
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def gather(data, places, sizes, ends, out):
-    """Copy the bytes at `places` one behind the other; `ends` gets Arrow's offsets."""
-    total = 0
-    ends[0] = 0
-    for line in range(len(places)):
-        at = places[line]
-        if at != NULL:
-            for place in range(at, at + sizes[line]):
-                out[total] = data[place]
-                total += 1
-        ends[line + 1] = total
-    return total

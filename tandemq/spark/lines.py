@@ -1,7 +1,6 @@
 """What the compiled walk writes down: the fields of a line, and what it needs to know of tubes.
 
-Numba looks only at kernel.py's own time stamp when it reuses machine code: touch that file after a
-change here.
+Numba looks only at kernel.py when it reuses machine code: its `MADE_OF` changes with this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Planning a read of log directories and archives, without decoding more than must be.
 
-Headers, footers and frame headers say where records are; only frames that may create a tube are
-decoded, so that every part of a log knows the tubes' names. No Spark here.
+Every part of a log knows the names of the tubes. No Spark here.
 """
 
 from __future__ import annotations
@@ -10,43 +9,32 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from model.errors import StorageError
 from model.record import (
     CREATE,
     FRAME_MAGIC,
-    HEADER_SIZE,
     FrameError,
-    FrameHeader,
-    decode_body,
-    decode_header,
-    frame_body,
 )
 from storage.blocks import decode_block, unpack
 from storage.meta import META_NAME, Meta, read_commit, read_meta
 from storage.rescue import rescue_names
 from storage.segment import (
     FOOTER_MAGIC,
-    FOOTER_SIZE,
     HEADER_MAGIC,
     SEGMENT_HEADER_SIZE,
-    SegmentReader,
     segment_names,
 )
 from storage.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
 from tandemq.spark.disk import ArrowDisk, named
+from tandemq.spark.scan import Segment, Spaces, scan
 
 #: Marks a folder of Parquet parts, each named after the node and the LSNs it holds.
 ARCHIVE_MARK = "tandemq-archive.json"
 ARCHIVE_PART = re.compile(r"^node=([0-9a-f-]{36})/lsn=(\d{20})-(\d{20})/[^/_.][^/]*\.parquet$")
 #: Beside them, below the node: its tubes, so that a trimmed log still knows their names.
 ARCHIVE_SPACES = "_spaces.json"
-#: A create op begins with an array of six, its code, and a space id of 16 or 32 bits.
-_CREATE = re.compile(rb"\x96\x04[\xcd\xce]")
-
-Spaces = dict[int, tuple[str, str]]
 
 
 @dataclass
@@ -69,20 +57,6 @@ class Part:
     damage: tuple[int, str] | None = None
     archive: bool = False
     retracted: bool = False
-
-
-@dataclass
-class Segment:
-    """A segment as planning sees it. `valid_end`: byte behind its last whole frame."""
-
-    name: str
-    term: Any
-    first_lsn: int
-    last_lsn: int
-    valid_end: int
-    sealed: bool
-    times: tuple[int, int] | None
-    marks: list[tuple[int, int]]
 
 
 def node_name(node: bytes) -> str:
@@ -118,79 +92,6 @@ def spaces_of_snapshots(disk: ArrowDisk, meta: Meta) -> Spaces:
         except (StorageError, FrameError):
             continue
     return {}
-
-
-def scan(
-    disk: ArrowDisk, meta: Meta, name: str, spaces: Spaces, split: int, rescue: bool = False
-) -> Segment:
-    """Look through a segment: where frames are, which tubes it creates (added to `spaces`).
-
-    Frames are not verified, except the last one of an unsealed segment: a torn one is left out.
-    Raises `StorageError` for a damaged header, and where something else than a frame stands.
-    """
-    reader = SegmentReader(disk, name, meta, rescue=rescue)  # type: ignore[arg-type]
-    footer = reader.peek_footer()
-    data = disk.read(name)
-    end = len(data) - FOOTER_SIZE if footer is not None else len(data)
-    position, last_lsn, mark_at = SEGMENT_HEADER_SIZE, reader.first_lsn - 1, 0
-    marks: list[tuple[int, int]] = []
-    wanted = (match.start() for match in _CREATE.finditer(data))
-    create_at = next(wanted, -1)
-    torn: int | None = None
-    while position < end:
-        try:
-            header = decode_header(data, position)
-        except FrameError as error:
-            torn = _torn(reader, name, position, error, footer is not None)
-            break
-        behind = position + HEADER_SIZE + header.length
-        if behind > end or (
-            footer is None and behind == end and not _whole(data, position, reader)
-        ):
-            torn = position
-            break
-        if position >= mark_at:
-            marks.append((header.first_lsn, position))
-            mark_at = position + split
-        if 0 <= create_at < behind:
-            _creations(data, position, header, reader.term.id, spaces)
-            while 0 <= create_at < behind:
-                create_at = next(wanted, -1)
-        position, last_lsn = behind, header.last_lsn
-    times = (footer.first_time_us, footer.last_time_us) if footer is not None else None
-    if torn is not None and footer is not None:
-        raise StorageError(name, torn, "a frame reaches into the footer")
-    return Segment(
-        name, reader.term, reader.first_lsn, last_lsn, position, footer is not None, times, marks
-    )
-
-
-def _torn(reader: SegmentReader, name: str, position: int, error: FrameError, sealed: bool) -> int:
-    """The position, if what stands there is the torn end of a write. Raises `StorageError`."""
-    reader.info.last_lsn = max(reader.info.last_lsn, reader.first_lsn - 1)
-    if sealed or reader.follows_valid(position) is not None:
-        raise StorageError(name, position, error.reason) from error
-    return position
-
-
-def _whole(data: bytes, position: int, reader: SegmentReader) -> bool:
-    try:
-        frame_body(data, position, decode_header(data, position), reader.term.id)
-    except FrameError:
-        return False
-    return True
-
-
-def _creations(data: bytes, at: int, header: FrameHeader, term: bytes, spaces: Spaces) -> None:
-    """Add the tubes a frame creates. One that is damaged is told of when it is read."""
-    try:
-        records = decode_body(frame_body(data, at, header, term), header.count)
-    except FrameError:
-        return
-    for _, _, _, ops in records:
-        for op in ops:
-            if op[0] == CREATE:
-                spaces[op[1]] = (op[2], op[3])
 
 
 @dataclass

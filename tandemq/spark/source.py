@@ -115,6 +115,7 @@ class Reading:
     dictionaries = False
 
     def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:
+        self.values = values
         self.paths = opt.paths(values)
         self.columns = columns
         self.batch_rows = opt.number(values, "batchRows")

@@ -25,7 +25,8 @@ from storage.meta import Meta, read_commit
 from storage.segment import SEGMENT_HEADER_SIZE
 from tandemq.spark import options as opt
 from tandemq.spark.disk import ArrowDisk, named
-from tandemq.spark.logs import Part, Segment, Spaces, meta_of, scan, spaces_of_snapshots
+from tandemq.spark.logs import Part, meta_of, spaces_of_snapshots
+from tandemq.spark.scan import Segment, Spaces, scan
 from tandemq.spark.source import LogPartition, Reading
 
 #: Frames are found from marks this many bytes apart.

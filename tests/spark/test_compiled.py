@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ from drivers import BUILT_IN
 from engine import batches
 from model.errors import StorageError
 from model.record import DELETE_MANY, INSERT, SET, SET_MANY, FrameHeader
-from tandemq.spark import compiled
+from tandemq.spark import buffers, compiled, kernel
 from tandemq.spark.columns import ALL, BY_NAME
 from tandemq.spark.decode import Decoder
 from tandemq.spark.groups import LAYOUTS
 from tandemq.spark.logs import Part, Wanted, plan
 
 EVERY = tuple(BY_NAME)
+
+
+def test_kept_machine_code_is_of_the_sources_that_are_there() -> None:
+    """Numba keeps it by the file of its entry; what else goes into it must change that file."""
+    folder = Path(compiled.__file__).parent
+    heads, lines = ((folder / name).read_bytes() for name in ("heads.py", "lines.py"))
+    say = "set MADE_OF, so that machine code of older sources is not used again"
+    assert zlib.crc32(heads + lines) == kernel.MADE_OF, say
+    assert zlib.crc32(lines) == buffers.MADE_OF, say
 
 
 def rows(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.faststart import DAEMON, own_workers, spark_home
+from tandemq.spark import daemon
 
 THREAD = "from threading import *; Thread(target=Event().wait, daemon=True).start(); "
 LOAD = "from tandemq.spark.daemon import alone, load; print(load(), alone())"
@@ -61,3 +62,19 @@ def test_workers_that_may_differ_from_us_are_left_alone(
     with spark_home("local[2]") as own:
         assert own
         assert os.environ["SPARK_HOME"] == "/opt/spark"
+
+
+def test_freed_memory_is_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+
+    class Library:
+        @staticmethod
+        def mallopt(name: int, value: int) -> int:
+            told.append((name, value))
+            return 1
+
+    monkeypatch.setattr(daemon.ctypes, "CDLL", lambda _: Library)
+    daemon.keep_memory()
+    assert told == [(daemon.M_TRIM_THRESHOLD, 256 << 20), (daemon.M_MMAP_THRESHOLD, 256 << 20)]
+    monkeypatch.setattr(daemon.ctypes, "CDLL", lambda _: object())
+    daemon.keep_memory()  # other C libraries have nothing to set

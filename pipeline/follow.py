@@ -1,0 +1,145 @@
+"""Following a log into Parquet: what happens, as it happens, in files any tool can read.
+
+A folder with a mark, and in it batch=<number>/*.parquet with all columns of `tandemq_log`. A batch
+is written aside by the tasks that decode it and renamed, so a reader sees all of it or nothing; the
+query's checkpoint stands in the folder, too, and a batch it asks for again is there already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from tandemq.spark.archive import TandemArchive, durable
+from tandemq.spark.disk import ArrowDisk
+from tandemq.spark.logs import meta_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+MARK = "tandemq-changes.json"
+#: Names that Parquet readers pass over.
+CHECKPOINT, ASIDE = "_checkpoint", "_aside"
+POLL_SECONDS = 0.5
+
+
+def folder_of(home: Path, batch: int) -> Path:
+    return home / f"batch={batch:010d}"
+
+
+def publish(home: Path, frame: DataFrame, batch: int) -> None:
+    """Write a batch and give it its name; nothing where it has it already."""
+    target, aside = folder_of(home, batch), home / ASIDE
+    if target.exists():
+        return
+    # Collecting is what has the tasks write.
+    files = sorted(row["file"] for row in frame.collect())
+    if files:
+        whole = aside / target.name
+        shutil.rmtree(whole, ignore_errors=True)
+        whole.mkdir()
+        for number, name in enumerate(files):
+            os.replace(aside / name, whole / f"part-{number:05d}.zstd.parquet")
+        durable(whole)
+        os.replace(whole, target)
+        durable(home)
+    for left in aside.iterdir():
+        # Of tasks that failed, or of a query that ended in the middle of a batch.
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def prepare(home: Path, path: str) -> None:
+    """Make the folder, or see that it is one of this cluster's. Raises `ValueError`."""
+    disk = ArrowDisk(path)
+    cluster = meta_of(disk, disk.list()).cluster.hex()
+    home.mkdir(parents=True, exist_ok=True)
+    mark = home / MARK
+    if not mark.exists():
+        if any(home.iterdir()):
+            raise ValueError(f"{home} is not empty, and no folder of changes")
+        (home / ASIDE).mkdir()
+        mark.write_text(json.dumps({"version": 1, "cluster": cluster}) + "\n")
+    known = json.loads(mark.read_text())
+    if known.get("version") != 1:
+        raise ValueError(f"{mark}: version {known.get('version')} is unknown")
+    if known["cluster"] != cluster:
+        raise ValueError(
+            f"{home} has changes of cluster {known['cluster']}, {path} is of {cluster}"
+        )
+    (home / ASIDE).mkdir(exist_ok=True)
+
+
+def start(
+    spark: SparkSession,
+    path: str,
+    out: str,
+    every: float | None = None,
+    options: dict[str, Any] | None = None,
+) -> StreamingQuery:
+    """The running query. every: seconds between batches; None: all there is, and end.
+
+    options: those of `tandemq_log` for streams. Raises `ValueError` for what is none or where `out`
+    is something else, `StorageError` where no log is.
+    """
+    home = Path(out).resolve()
+    prepare(home, path)
+    spark.dataSource.register(TandemArchive)
+    reader = spark.readStream.format(TandemArchive.name()).option("into", str(home / ASIDE))
+    for name, value in (options or {}).items():
+        reader = reader.option(name, str(value))
+    writer = reader.load(path).writeStream.foreachBatch(partial(publish, home))
+    if every is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{every} seconds")
+    return writer.option("checkpointLocation", str(home / CHECKPOINT)).start()
+
+
+def run(
+    spark: SparkSession,
+    path: str,
+    out: str,
+    every: float | None = None,
+    options: dict[str, Any] | None = None,
+    told: Callable[[int, int, int], None] | None = None,
+) -> dict[str, int]:
+    """Follow until all is there, or until interrupted. Batches and rows written, and up to where.
+
+    told: called with each batch, its rows and the LSN it goes up to.
+    """
+    query = start(spark, path, out, every, options)
+    seen = {"batches": 0, "rows": 0, "to_lsn": 0}
+    last = -1
+    over = False
+    try:
+        while not over:
+            over = bool(query.awaitTermination(POLL_SECONDS))
+            for one in query.recentProgress:
+                if one["batchId"] > last and one["numInputRows"]:
+                    last = one["batchId"]
+                    _count(Path(out), one, seen, told)
+    except KeyboardInterrupt:
+        query.stop()
+    return seen
+
+
+def _count(
+    out: Path, progress: Any, seen: dict[str, int], told: Callable[[int, int, int], None] | None
+) -> None:
+    batch, end = progress["batchId"], progress["sources"][0]["endOffset"]
+    end = json.loads(end) if isinstance(end, str) else end
+    files = folder_of(out, batch).glob("*.parquet")
+    rows = sum(pq.read_metadata(file).num_rows for file in files)
+    seen["batches"] += 1
+    seen["rows"] += rows
+    seen["to_lsn"] = end["lsn"]
+    if told is not None:
+        told(batch, rows, end["lsn"])
