@@ -1,59 +1,31 @@
 """Following a log into Parquet: what happens, as it happens, in files any tool can read.
 
-A folder with a mark, and in it batch=<number>/*.parquet with all columns of `tandemq_log`. A batch
-is written aside by the tasks that decode it and renamed, so a reader sees all of it or nothing; the
-query's checkpoint stands in the folder, too, and a batch it asks for again is there already.
+A folder with a mark, and in it batch=<number>/*.parquet with all columns of `tandemq_log` and the
+query's checkpoint. Each record is there once: see `tandemq/spark/changes.py`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from tandemq.spark.archive import TandemArchive, durable
+from tandemq.spark.archive import TandemArchive
+from tandemq.spark.changes import ASIDE, folder_of
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 MARK = "tandemq-changes.json"
-#: Names that Parquet readers pass over.
-CHECKPOINT, ASIDE = "_checkpoint", "_aside"
+#: A name that Parquet readers pass over.
+CHECKPOINT = "_checkpoint"
 POLL_SECONDS = 0.5
-
-
-def folder_of(home: Path, batch: int) -> Path:
-    return home / f"batch={batch:010d}"
-
-
-def publish(home: Path, frame: DataFrame, batch: int) -> None:
-    """Write a batch and give it its name; nothing where it has it already."""
-    target, aside = folder_of(home, batch), home / ASIDE
-    if target.exists():
-        return
-    # Collecting is what has the tasks write.
-    files = sorted(row["file"] for row in frame.collect())
-    if files:
-        whole = aside / target.name
-        shutil.rmtree(whole, ignore_errors=True)
-        whole.mkdir()
-        for number, name in enumerate(files):
-            os.replace(aside / name, whole / f"part-{number:05d}.zstd.parquet")
-        durable(whole)
-        os.replace(whole, target)
-        durable(home)
-    for left in aside.iterdir():
-        # Of tasks that failed, or of a query that ended in the middle of a batch.
-        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def prepare(home: Path, path: str) -> None:
@@ -92,10 +64,10 @@ def start(
     home = Path(out).resolve()
     prepare(home, path)
     spark.dataSource.register(TandemArchive)
-    reader = spark.readStream.format(TandemArchive.name()).option("into", str(home / ASIDE))
+    reader = spark.readStream.format(TandemArchive.name()).option("into", str(home))
     for name, value in (options or {}).items():
         reader = reader.option(name, str(value))
-    writer = reader.load(path).writeStream.foreachBatch(partial(publish, home))
+    writer = reader.load(path).writeStream.format(TandemArchive.name()).option("into", str(home))
     if every is None:
         writer = writer.trigger(availableNow=True)
     else:

@@ -1,7 +1,7 @@
 """Writing a log to Parquet in the tasks that decode it: no row goes through the JVM.
 
-A source, not a sink: what Spark reads from it is one row per file written. `pipeline/compact.py`
-and, for streams, `pipeline/follow.py` publish the files.
+A source: what Spark reads from it is one row per file written. `pipeline/compact.py` publishes the
+files; for streams it is a sink as well, which does that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from tandemq.spark import options as opt
 from tandemq.spark.columns import ALL, COLUMNS, arrow_schema
 from tandemq.spark.logs import Part, plan
 from tandemq.spark.source import LogReader, Reading, TandemLog, settle
-from tandemq.spark.stream import LogStreamReader, Offset
 
 #: Larger batches decode and encode faster; no row of them is shipped.
 BATCH_ROWS = 1 << 15
@@ -56,7 +60,7 @@ class TandemArchive(TandemLog):
     """Copies what `tandemq_log` would read into `into`; a row (file, rows) for each file.
 
     Batch: a task tried again replaces the file of its first try, so the folder is whole once all
-    rows were collected. Stream: it writes another one, and the rows name those that count.
+    rows were collected. Streams: changes.py.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -75,11 +79,22 @@ class TandemArchive(TandemLog):
         return ArchiveReader(self.values, ALL)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tandemq.spark.changes import ChangesReader
+
         return ChangesReader(self.values, ALL)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from tandemq.spark.changes import ChangesWriter
+
+        return ChangesWriter(Path(self.values["into"]))
 
 
 class Writing(Reading):
     """Reads by writing; the files' names are in the order of their parts."""
+
+    @property
+    def into(self) -> Path:
+        return Path(self.values["into"])
 
     def name(self, number: int) -> str:
         return f"part-{number:05d}.zstd.parquet"
@@ -88,7 +103,7 @@ class Writing(Reading):
         # Spark turns an empty list of partitions into one that is None.
         if isinstance(partition, ArchivePartition):
             name = self.name(partition.number)
-            rows = write(self.rows(partition.part), Path(self.values["into"]), name)
+            rows = write(self.rows(partition.part), self.into, name)
             if rows:
                 yield pa.RecordBatch.from_pylist([{"file": name, "rows": rows}], WRITTEN)
         settle()
@@ -99,17 +114,6 @@ class ArchiveReader(Writing, LogReader):
 
     def partitions(self) -> list[Any]:
         parts = plan(self.paths, self.wanted)
-        return [ArchivePartition(part, number) for number, part in enumerate(parts)]
-
-
-class ChangesReader(Writing, LogStreamReader):
-    """Stream: what is new, retractions first. All batches are written into one folder."""
-
-    def name(self, number: int) -> str:
-        return f"part-{number:05d}-{uuid4().hex}.zstd.parquet"
-
-    def partitions(self, start: Offset, end: Offset) -> list[Any]:
-        parts = [found.part for found in super().partitions(start, end)]
         return [ArchivePartition(part, number) for number, part in enumerate(parts)]
 
 

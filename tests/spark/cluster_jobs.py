@@ -22,6 +22,7 @@ def commands(log: str, out: str) -> list[list[str]]:
         ["history", log, "--out", f"{out}/history", "--json"],
         ["report", log, "--out", f"{out}/report", "--key", "body", "--json"],
         ["compact", log, "--archive", f"{out}/archive", "--json"],
+        ["follow", log, "--out", f"{out}/changes", "--once", "--json"],
     ]
 
 

@@ -23,7 +23,7 @@ from spark_node import free_port
 
 from benchmarks.logmaker import LogMaker, fill
 from model.record import DELETE, KIND_ACK
-from pipeline import audit, compact, history, report
+from pipeline import audit, compact, follow, history, report
 from pipeline.events import read_log
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +120,7 @@ def test_jobs_on_a_cluster_and_through_connect_equal_local_mode(
             history.run(spark, [log], str(here / "history")),
             report.run(spark, [log], str(here / "report"), "body"),
             compact.run(spark, [log], str(here / "archive")),
+            follow.run(spark, log, str(here / "changes")),
         ]
         registered(tmp_path)
         done = subprocess.run(
@@ -150,14 +151,15 @@ def test_jobs_on_a_cluster_and_through_connect_equal_local_mode(
     assert list((tmp_path / "work").glob(f"{first['app']}/*/stderr"))
     mine = {"ok": verdict.ok, "counts": verdict.counts, "broken": verdict.broken}
     assert verdict.broken.keys() == {"double_ack"}
-    for name, answers in (("there", lines[:4]), ("there-connect", lines[4:])):
+    for name, answers in (("there", lines[:5]), ("there-connect", lines[5:])):
         there = tmp_path / name
         judged = answers[0].pop("rows")
         assert answers[0] == mine
         assert sorted(map(str, judged)) == sorted(str(row) for row in verdict.rows)
         paths = {str(there): str(here)}
         assert json.loads(json.dumps(answers[1:]).replace(*paths.popitem())) == told
-        for table in ("history/tasks", "history/deliveries", "history/open", "archive", "report"):
+        parts = ("tasks", "deliveries", "open")
+        for table in (*(f"history/{part}" for part in parts), "archive", "report", "changes"):
             rows = rows_of(here / table)
             assert len(rows) > 3, table
             assert rows_of(there / table) == rows, table

@@ -18,6 +18,7 @@ from pyspark.errors import AnalysisException
 
 from benchmarks.logmaker import CLUSTER, LogMaker, fill
 from pipeline import follow
+from tandemq.spark.changes import ASIDE, folder_of
 from tandemq.spark.columns import ALL
 from tandemq.spark.decode import Decoder
 from tandemq.spark.logs import Wanted, plan
@@ -74,7 +75,7 @@ def test_what_is_new_comes_in_batches_of_its_own(
     )
     # Spark reads the folder as one table, and the work beside the batches is out of its way.
     assert spark.read.parquet(str(out)).count() == len(written(out))
-    assert not list((out / follow.ASIDE).iterdir())
+    assert not list((out / ASIDE).iterdir())
 
 
 def test_a_batch_asked_for_again_is_there_once(spark: Any, maker: LogMaker, tmp_path: Path) -> None:
@@ -88,12 +89,12 @@ def test_a_batch_asked_for_again_is_there_once(spark: Any, maker: LogMaker, tmp_
     assert written(out) == rows
     # It ended before the name, with files half done.
     forget(out, last)
-    shutil.rmtree(follow.folder_of(out, last))
-    (out / follow.ASIDE / "part-00000-old.zstd.parquet").write_bytes(b"PAR1 half")
-    (out / follow.ASIDE / follow.folder_of(out, last).name).mkdir()
+    shutil.rmtree(folder_of(out, last))
+    (out / ASIDE / "part-00000-old.zstd.parquet").write_bytes(b"PAR1 half")
+    (out / ASIDE / folder_of(out, last).name).mkdir()
     follow.run(spark, str(maker.directory), str(out), None, SMALL)
     assert written(out) == rows
-    assert not list((out / follow.ASIDE).iterdir())
+    assert not list((out / ASIDE).iterdir())
 
 
 def test_a_rewind_comes_as_retractions(spark: Any, maker: LogMaker, tmp_path: Path) -> None:
