@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from tandemq.spark.archive import TandemArchive
-from tandemq.spark.changes import ASIDE, folder_of
+from tandemq.spark.changes import ASIDE
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of
 
@@ -26,6 +26,7 @@ MARK = "tandemq-changes.json"
 #: A name that Parquet readers pass over.
 CHECKPOINT = "_checkpoint"
 POLL_SECONDS = 0.5
+BATCHES = "batch=*"
 
 
 def prepare(home: Path, path: str) -> None:
@@ -87,31 +88,39 @@ def run(
 
     told: called with each batch, its rows and the LSN it goes up to.
     """
+    home = Path(out)
+    before = {found.name for found in home.glob(BATCHES)}
     query = start(spark, path, out, every, options)
     seen = {"batches": 0, "rows": 0, "to_lsn": 0}
-    last = -1
     over = False
     try:
         while not over:
             over = bool(query.awaitTermination(POLL_SECONDS))
-            for one in query.recentProgress:
-                if one["batchId"] > last and one["numInputRows"]:
-                    last = one["batchId"]
-                    _count(Path(out), one, seen, told)
+            _count(home, before, seen, told)
     except KeyboardInterrupt:
         query.stop()
+        _count(home, before, seen, told)
     return seen
 
 
 def _count(
-    out: Path, progress: Any, seen: dict[str, int], told: Callable[[int, int, int], None] | None
+    home: Path,
+    known: set[str],
+    seen: dict[str, int],
+    told: Callable[[int, int, int], None] | None,
 ) -> None:
-    batch, end = progress["batchId"], progress["sources"][0]["endOffset"]
-    end = json.loads(end) if isinstance(end, str) else end
-    files = folder_of(out, batch).glob("*.parquet")
-    rows = sum(pq.read_metadata(file).num_rows for file in files)
-    seen["batches"] += 1
-    seen["rows"] += rows
-    seen["to_lsn"] = end["lsn"]
-    if told is not None:
-        told(batch, rows, end["lsn"])
+    """What the folder has more than is known, whoever's driver wrote it."""
+    for name in sorted({found.name for found in home.glob(BATCHES)} - known):
+        known.add(name)
+        files = [pq.read_metadata(file) for file in sorted((home / name).glob("*.parquet"))]
+        rows, lsn = sum(file.num_rows for file in files), _last_lsn(files[-1])
+        seen |= {"batches": seen["batches"] + 1, "rows": seen["rows"] + rows, "to_lsn": lsn}
+        if told is not None:
+            told(int(name.partition("=")[2]), rows, lsn)
+
+
+def _last_lsn(file: pq.FileMetaData) -> int:
+    """By what the writer noted of the column's bounds."""
+    column = file.schema.names.index("lsn")
+    groups = range(file.num_row_groups)
+    return max(file.row_group(group).column(column).statistics.max for group in groups)
