@@ -38,7 +38,6 @@ def prepare(home: Path, path: str) -> None:
     if not mark.exists():
         if any(home.iterdir()):
             raise ValueError(f"{home} is not empty, and no folder of changes")
-        (home / ASIDE).mkdir()
         mark.write_text(json.dumps({"version": 1, "cluster": cluster}) + "\n")
     known = json.loads(mark.read_text())
     if known.get("version") != 1:
