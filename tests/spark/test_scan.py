@@ -30,45 +30,43 @@ def segments(path: Path, split: int = 1) -> tuple[list[Segment], Spaces]:
     return [scan(disk, meta, name, spaces, split) for name in logs], spaces
 
 
-def busy(maker: LogMaker) -> None:
-    """Tubes created between tasks, frames of very different sizes, several segments."""
+@pytest.fixture
+def busy(tmp_path: Path) -> LogMaker:
+    """A log: tubes created between tasks, frames of very different sizes, several segments."""
+    maker = LogMaker(tmp_path / "log", segment_bytes=4096)
+    maker.open_term()
     for number in range(40):
         tube = maker.tube(f"tube{number}")
         for task in range(number % 7):
             maker.put(tube, "\x96\x04\xcd" * (task * number % 50))
         maker.turn()
     maker.close()
+    return maker
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, HEADER_SIZE, 100, 1021, 1 << 20])
 def test_windows_of_any_size_find_the_same(
-    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+    busy: LogMaker, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maker = LogMaker(tmp_path / "log", segment_bytes=4096)
-    maker.open_term()
-    busy(maker)
     monkeypatch.setattr(disks, "WINDOW_NEAR", size)
-    found, spaces = segments(tmp_path / "log")
+    found, spaces = segments(busy.directory)
     assert len(found) > 1
     assert sorted(name for name, _ in spaces.values()) == sorted(f"tube{n}" for n in range(40))
     at = 1
     for segment in found:
         # Each frame is marked, and each begins where its header says.
-        data = (tmp_path / "log" / segment.name).read_bytes()
+        data = (busy.directory / segment.name).read_bytes()
         assert segment.marks[0] == (at, SEGMENT_HEADER_SIZE)
         assert all(data[place : place + 4] == b"TQf1" for _, place in segment.marks)
         assert len(segment.marks) == data.count(b"TQf1")
         at = segment.last_lsn + 1
-    assert at == maker.log.last_lsn + 1
+    assert at == busy.log.last_lsn + 1
 
 
 def test_a_sealed_segment_is_looked_through_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    busy: LogMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maker = LogMaker(tmp_path / "log", segment_bytes=4096)
-    maker.open_term()
-    busy(maker)
-    first, tubes = segments(tmp_path / "log")
+    first, tubes = segments(busy.directory)
     looked: list[str] = []
     windows = ArrowDisk.windows
 
@@ -77,26 +75,23 @@ def test_a_sealed_segment_is_looked_through_once(
         return windows(disk, name, *how)
 
     monkeypatch.setattr(ArrowDisk, "windows", seen)
-    assert segments(tmp_path / "log") == (first, tubes)
+    assert segments(busy.directory) == (first, tubes)
     assert looked == [segment.name for segment in first if not segment.sealed]
     # One that is no longer what it was, as after a rewind, is looked at again.
     looked.clear()
     name = first[0].name
-    data = (tmp_path / "log" / name).read_bytes()
-    (tmp_path / "log" / name).write_bytes(data[: first[0].marks[3][1]])
-    again, _ = segments(tmp_path / "log")
+    data = (busy.directory / name).read_bytes()
+    (busy.directory / name).write_bytes(data[: first[0].marks[3][1]])
+    again, _ = segments(busy.directory)
     assert looked[0] == name
     assert (again[0].sealed, again[0].last_lsn) == (False, first[0].marks[3][0] - 1)
 
 
 def test_what_is_kept_of_segments_has_an_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    busy: LogMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maker = LogMaker(tmp_path / "log", segment_bytes=4096)
-    maker.open_term()
-    busy(maker)
     monkeypatch.setattr(scans, "SCANNED_MAX", 2)
-    found, _ = segments(tmp_path / "log")
+    found, _ = segments(busy.directory)
     assert len(found) > 3
     assert len(scans._scanned) <= 2
 
