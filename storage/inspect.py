@@ -241,7 +241,7 @@ class Verification:
         info = reader.info
         state = "rescue" if rescue else "sealed" if reader.footer else "open"
         if problem is not None:
-            torn = last and reader.damage is not None and reader.follows_valid(info.size) is None
+            torn = last and reader.damage is not None and _unproven(reader)
             state = "torn" if torn else "damaged"
         elif state != "sealed" and not last and reader.footer is None:
             state = "damaged"
@@ -269,6 +269,11 @@ class Verification:
         for name in self._disk.list():
             if name.endswith(SUFFIX_IN_PROGRESS):
                 self.notes.append(f"{name}: unfinished, removed at the next start")
+
+
+def _unproven(reader: SegmentReader) -> bool:
+    """Whether nothing behind the damage tells that it was committed: recovery cuts it then."""
+    return reader.behind(reader.info.size).commit_lsn <= reader.info.last_lsn
 
 
 def verify(disk: Disk) -> Verification:

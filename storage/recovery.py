@@ -15,6 +15,7 @@ from model.errors import StorageError
 from model.record import FrameError, Op, Record, decode_body
 from storage.disk import SUFFIX_IN_PROGRESS, Disk, remove_durably
 from storage.log import SEGMENT_BYTES, Log
+from storage.mend import keep_torn
 from storage.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
 from storage.segment import (
     SEGMENT_HEADER_SIZE,
@@ -307,20 +308,31 @@ class _Recovery:
             found.records += len(records)
 
     def _cut(self, reader: SegmentReader, error: StorageError) -> None:
-        """Cut a torn tail, if it is one: at the very end, nothing valid behind, not committed."""
-        info = reader.info
-        behind = reader.follows_valid(info.size)
-        if behind is not None:
+        """Cut what was being written, if nothing proves that it was committed.
+
+        Whole frames behind the damage are cut with it: pages reach the disk in any order until
+        they are synced. Those frames are kept aside.
+        """
+        info, found = reader.info, self.found
+        behind = reader.behind(info.size)
+        if behind.commit_lsn > max(info.last_lsn, found.snapshot_lsn):
             raise StorageError(
-                error.file, error.position, f"{error.reason}; byte {behind} is valid again"
+                error.file,
+                error.position,
+                f"{error.reason}; byte {behind.position} is valid again, and the log was committed "
+                f"up to LSN {behind.commit_lsn}",
             ) from error
         self._refuse_committed(error.file, error.position, info.last_lsn + 1, error.reason)
         size = reader.size - info.size
+        aside = ""
+        if behind.position is not None:
+            kept = keep_torn(self.disk, info.name, info.size)
+            aside = f"; whole frames up to LSN {behind.last_lsn} stood behind it, {kept}"
         self.disk.truncate(info.name, info.size)
-        self.found.cut_bytes += size
-        self.found.reports.append(
+        found.cut_bytes += size
+        found.reports.append(
             f"{info.name}: cut {size} bytes of torn tail at byte {info.size}, behind LSN "
-            f"{info.last_lsn} ({error.reason})"
+            f"{info.last_lsn} ({error.reason}){aside}"
         )
 
     def _refuse_committed(self, file: str, position: int, lsn: int, reason: str) -> None:

@@ -6,6 +6,7 @@ its footer. Nothing here decides what damage means: the reader names it, recover
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ SUFFIX = ".wal"
 #: Every so many bytes a frame's place is kept in mind, so that readers need not start in front.
 INDEX_BYTES = 256 << 10
 
+_MAGICS = re.compile(re.escape(FRAME_MAGIC) + b"|" + re.escape(FOOTER_MAGIC))
 _FRAME = struct.Struct(">4sIIIQIQ")
 assert _FRAME.size == HEADER_SIZE, "the frame header is laid out in model/record.py"
 
@@ -78,6 +80,18 @@ class Footer:
     last_time_us: int
     frames: int
     records: int
+
+
+class Behind(NamedTuple):
+    """What stands behind damage. position: of the first valid thing, None when there is none.
+
+    last_lsn: the last record of a valid frame there, or the last before the damage; commit_lsn:
+    the highest one that a valid frame there tells of, 0 for none.
+    """
+
+    position: int | None
+    last_lsn: int
+    commit_lsn: int
 
 
 @dataclass(slots=True)
@@ -311,19 +325,36 @@ class SegmentReader:
         self._seal(footer)
 
     def follows_valid(self, position: int) -> int | None:
-        """Where, behind the damage at `position`, something valid stands; None if nothing does.
+        """Where, behind the damage at `position`, something valid stands; None if nothing does."""
+        return self.behind(position).position
 
-        A torn write has nothing behind it; damage with a whole frame behind it was once durable.
+    def behind(self, position: int) -> Behind:
+        """What valid things stand behind the damage at `position`.
+
+        Pages that were never synced may reach the disk in any order, so a valid frame alone does
+        not prove that the damage was once durable; what it says of the commit LSN does.
         """
         data, base = self._window.at(position, self.size - position)
         end = base + self.size - position
-        for magic in (FRAME_MAGIC, FOOTER_MAGIC):
-            at = data.find(magic, base + 1, end)
-            while at >= 0:
-                if self._valid_at(data, at, position + at - base, magic):
-                    return position + at - base
-                at = data.find(magic, at + 1, end)
-        return None
+        first: int | None = None
+        last_lsn = self.info.last_lsn
+        commit_lsn = 0
+        at = base + 1
+        while (found := _MAGICS.search(data, at, end)) is not None:
+            at, magic = found.start(), found.group()
+            if not self._valid_at(data, at, position + at - base, magic):
+                at += 1
+                continue
+            if first is None:
+                first = position + at - base
+            if magic == FOOTER_MAGIC:
+                at += FOOTER_SIZE
+                continue
+            header = decode_header(data, at)
+            last_lsn = max(last_lsn, header.last_lsn)
+            commit_lsn = max(commit_lsn, header.commit_lsn)
+            at += HEADER_SIZE + header.length
+        return Behind(first, last_lsn, commit_lsn)
 
     def _valid_at(self, data: bytes, at: int, position: int, magic: bytes) -> bool:
         try:

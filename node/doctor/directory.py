@@ -17,6 +17,7 @@ from node.doctor.findings import Bounds, Finding, Level
 from storage.disk import SUFFIX_IN_PROGRESS
 from storage.files import LOCK_NAME, FileDisk
 from storage.inspect import Verification
+from storage.mend import SUFFIX_TORN
 from storage.meta import Meta, read_meta
 from storage.recovery import SUFFIX_DAMAGED
 from storage.rescue import rescue_names
@@ -182,6 +183,13 @@ class DirectoryExam:
                     "snapshots",
                     "warning",
                     f"{name}: recovery found it damaged and used another",
+                    f"check the disk, then remove {self.directory / name}",
+                )
+            elif SUFFIX_TORN in name:
+                yield self._found(
+                    "log",
+                    "warning",
+                    f"{name}: the end of a segment that a power cut tore, never acknowledged",
                     f"check the disk, then remove {self.directory / name}",
                 )
         if rescued := rescue_names(disk):

@@ -128,8 +128,10 @@ def test_what_recovery_and_rewinds_leave_behind(doctor: Doctor, data: Path) -> N
     log.truncate_from(20)
     log.close()
     disk.release()
+    (data / f"{20:020}.wal.torn").write_bytes(b"half a frame")
     code, findings = doctor(data, "--max-sync", "60s")
     assert code == 0
+    assert ".wal.torn" in found(findings, "log", "warning")["text"]
     assert ".snap.damaged" in found(findings, "snapshots", "warning")["text"]
     assert "rescue list" in found(findings, "rescue files", "warning")["todo"]
     assert doctor(data, "--max-sync", "60s", "--strict")[0] == 1

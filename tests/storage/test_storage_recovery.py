@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -24,6 +25,7 @@ from model.errors import StorageError
 from model.record import HEADER_SIZE, encode_frame
 from storage.blocks import encode_fixed
 from storage.disk import Disk
+from storage.inspect import verify
 from storage.memory import MemoryDisk
 from storage.meta import Meta, encode_commit, encode_meta, open_meta
 from storage.recovery import recover, wipe
@@ -136,6 +138,79 @@ def test_damage_in_front_of_something_valid_is_no_torn_tail() -> None:
     behind = at + len(writing.frames[1])
     with pytest.raises(StorageError, match=f"^{name}: byte {at}: CRC .* byte {behind} is valid"):
         loaded(copy(writing, **{name: bytes(data)}))
+
+
+def reordered(proves: int) -> tuple[Writing, str, bytes]:
+    """A newest segment whose last frame but one never reached the disk; the last one did.
+
+    `proves`: the commit LSN the last frame tells of. Five records stand in front of the hole.
+    """
+    writing = small_log((3, 2), ())
+    name = segment_names(writing.disk)[0]
+    lost = encode_frame([record(6)], 1, TERM_1.id, 6, 5)
+    whole = encode_frame([record(7), record(8)], 1, TERM_1.id, 7, proves)
+    return writing, name, writing.disk.contents()[name] + bytes(len(lost)) + whole
+
+
+def test_pages_that_reached_the_disk_out_of_order_are_a_torn_tail() -> None:
+    writing, name, data = reordered(5)
+    disk = copy(writing, **{name: data})
+    assert [report.state for report in verify(disk)] == ["torn"]
+    at = writing.disk.size(name)
+    found, sink = loaded(disk)
+    assert sink.strict == writing.records
+    assert (found.last_lsn, found.cut_bytes) == (5, len(data) - at)
+    assert found.reports == [
+        f"{name}: cut {found.cut_bytes} bytes of torn tail at byte {at}, behind LSN 5 (not a "
+        f"frame: magic {bytes(4)!r}); whole frames up to LSN 8 stood behind it, "
+        f"kept in {name}.torn"
+    ]
+    assert disk.contents()[name + ".torn"] == data[at:]
+    # The next one of the same segment is kept beside it.
+    disk = MemoryDisk({**disk.contents(), name: data})
+    assert loaded(disk)[0].reports[0].endswith(f"{name}.torn.2")
+    # No room for it: the node starts all the same.
+    disk = copy(writing, **{name: data})
+    disk.fail("append", 1, errno.ENOSPC)
+    found, sink = loaded(disk)
+    assert sink.strict == writing.records
+    assert found.reports[0].endswith("append: No space left on device")
+
+
+@pytest.mark.parametrize(("proves", "commit"), [(6, 0), (7, 0), (5, 6), (0, 8)])
+def test_a_hole_in_front_of_proof_that_it_was_committed_is_refused(
+    proves: int, commit: int
+) -> None:
+    writing, name, data = reordered(proves)
+    disk = copy(writing, **{name: data, "commit": encode_commit(commit)})
+    with pytest.raises(StorageError, match=f"^{name}: byte {writing.disk.size(name)}: .*committed"):
+        loaded(disk)
+    assert disk.contents()[name] == data
+    if not commit:
+        # Also where a power cut may cost something: this need not have been one.
+        with pytest.raises(StorageError, match="is valid again"):
+            loaded(disk, strict_commit=False)
+
+
+def test_a_hole_below_the_snapshot_is_no_loss() -> None:
+    writing = with_snapshots((30,))
+    name = segment_names(writing.disk)[-1]
+    data = bytearray(writing.disk.contents()[name])
+    data[SEGMENT_HEADER_SIZE + HEADER_SIZE] ^= 0xFF
+    found, _ = loaded(copy(writing, **{name: bytes(data)}))
+    assert (found.last_lsn, found.snapshot_lsn) == (30, 30)
+
+
+def test_a_sealed_end_that_reached_the_disk_without_its_last_frame_is_cut() -> None:
+    """The footer is written and synced in one go: alone it proves no sync."""
+    writing = small_log((2, 1, 2), (2,))
+    names = segment_names(writing.disk)
+    data = writing.disk.contents()[names[0]]
+    at = SEGMENT_HEADER_SIZE + len(writing.frames[0])
+    hole = data[:at] + bytes(len(writing.frames[1])) + data[at + len(writing.frames[1]) :]
+    found, sink = loaded(copy(writing, **{names[0]: hole, names[1]: None}))
+    assert sink.strict == writing.records[:2]
+    assert names[0] + ".torn" in found.reports[0]
 
 
 def test_a_corrupt_length_costs_no_memory_and_is_refused() -> None:
