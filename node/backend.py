@@ -30,7 +30,6 @@ from node.peer_status import following, loss_bound, loss_of, own_lag, peers_of
 from node.role import wished
 from node.switchover import Switchover
 from node.timing import Turns
-from storage.rescue import rescue_names
 
 if TYPE_CHECKING:
     from node.config import Settings
@@ -149,7 +148,7 @@ class NodeBackend:
             connections=len(core.connections),
             sessions=len(engine.sessions.space.rows),
             tubes=len(engine.tubes),
-            rescue_files=len(rescue_names(self.storage.disk)),
+            rescue_files=self.storage.rescue_files,
             lag=own_lag(self.peering),
             peers=peers_of(self.peering),
             transitions=tuple(_transition(made) for made in list(self.role.fiber.state.history))[
@@ -171,7 +170,7 @@ class NodeBackend:
             (origin.value, target.value): (count, self.seconds[origin.value, target.value])
             for (origin, target), count in self.role.fiber.state.counts.items()
         }
-        found.rescue_files = len(rescue_names(self.storage.disk))
+        found.rescue_files = self.storage.rescue_files
         found.snapshot_lsn = self.snapshots.last_lsn
         found.snapshot_pause_seconds = self.snapshots.longest_pause_s
         return found

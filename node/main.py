@@ -26,6 +26,7 @@ from node.config import Settings
 from node.connection import Connection
 from node.core import Core, Identity, Limits
 from node.dialer import Dialer
+from node.housekeeping import Housekeeping
 from node.logging import Logger
 from node.peer_status import master_of
 from node.peering import Peering
@@ -183,7 +184,10 @@ class Node:
             settle_memory()
             print(f"ready {host}:{port}", flush=True)
             self.logger.info(f"{settings.name} serves on {host}:{port} in state {self.core.state}")
-        tasks.append(asyncio.create_task(self._housekeeping()))
+        housekeeping = Housekeeping(
+            self.shell, self.snapshots, self.backend, self.storage, self.report
+        )
+        tasks.append(asyncio.create_task(housekeeping.run()))
         await ending
         for task in (*tasks, begun):
             task.cancel()
@@ -350,17 +354,6 @@ class Node:
         self.exit_code = EXIT_DISK
         self.role.fault(str(error))
         self.ended.set()
-
-    async def _housekeeping(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.shell.sweep())
-            group.create_task(self._watch_log_size())
-
-    async def _watch_log_size(self) -> None:
-        while True:
-            await asyncio.sleep(1.0)
-            self.snapshots.maybe()
-            self.backend.sample()
 
     async def _end(self) -> None:
         """Drain, make everything durable, close; at most a few seconds."""

@@ -28,7 +28,6 @@ from replication.pulse import Pulse
 from statemachine import effects as fx
 from statemachine.promotion import Facts
 from storage.log import Log
-from storage.rescue import rescue_names
 
 if TYPE_CHECKING:
     from node.clock import LogClock
@@ -103,7 +102,7 @@ class Peering:
     @property
     def emptied(self) -> bool:
         """A rewind left nothing here: all is in rescue files until somebody feeds this node."""
-        return self.blank and bool(rescue_names(self.storage.disk))
+        return self.blank and self.storage.rescue_files > 0
 
     def reigned_until(self, moment_us: int) -> None:
         """A master is known to have lived at this moment of the log's clock."""

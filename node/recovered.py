@@ -29,6 +29,7 @@ from storage.files import FileDisk
 from storage.log import Log
 from storage.meta import Meta, open_meta, read_meta, replace_meta
 from storage.recovery import Recovered, open_log, recover, wipe
+from storage.rescue import rescue_names
 from storage.segment import Term, segment_names
 from storage.snapshot import (
     SnapshotHeader,
@@ -91,8 +92,17 @@ class Storage:
         #: The first LSN some downstream lacks, None for nothing to keep.
         self.retained: Callable[[], int | None] = lambda: None
         self._incoming = -1
+        #: How many rescue files there are, as last counted: whoever asks must not list for it.
+        self.rescue_files = 0
+        self.count_rescues()
         if settings.wal.mode != "none":
             self.log = open_log(disk, recovered, settings.wal.segment_bytes)
+
+    def count_rescues(self) -> None:
+        """List the directory and count. After a cut here, and now and then on another thread:
+        an operator may take rescue files away.
+        """
+        self.rescue_files = len(rescue_names(self.disk))
 
     def open_term(self, term: tuple[Any, ...]) -> None:
         if self.log is not None:
@@ -183,6 +193,7 @@ class Storage:
             strict_commit=self.settings.wal.mode == "fsync",
         )
         self.meta = self.recovered.meta
+        self.count_rescues()
         engine.lsn = self.recovered.last_lsn
         engine.now = max(engine.now, self.recovered.last_time_us)
         if self.log is not None:
