@@ -26,7 +26,7 @@ from node.admin.backend import (
 from node.admin.events import EventBus, Subscription
 from node.inventory import NodeInventory
 from node.metrics import FAST_BUCKETS, Latency, NodeMetrics, read_node
-from node.peer_status import following, loss_bound, loss_of, own_lag, peers_of
+from node.peer_status import following, loss_bound, loss_of, own_lag, peers_of, promise_of
 from node.role import wished
 from node.switchover import Switchover
 from node.timing import Turns
@@ -142,6 +142,7 @@ class NodeBackend:
             durable_lsn=self.wal.durable_lsn,
             wal_mode=settings.wal.mode,
             ack=settings.replication.ack,
+            promise=promise_of(self.peering),
             solo=self.wal.gate is not None and self.wal.gate.solo,
             started=core.started_us / 1e6,
             uptime_seconds=max(0.0, (self.role.now() - core.started_us) / 1e6),

@@ -133,8 +133,9 @@ class Core:
         self.errors = 0
         #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
-        #: (name, address) of another node that serves, as far as the links tell.
+        #: (name, address) of another node that serves; the wal.mode an acknowledgement stands for.
         self.other_master: Callable[[], tuple[str, str] | None] = lambda: None
+        self.promise: Callable[[], str] = lambda: "unknown"
         self.handlers.update(module_calls.handlers(self))
         self.handlers.update(queue15_calls.handlers(self))
         self.handlers.update(import_calls.handlers(self))

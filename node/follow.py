@@ -46,7 +46,7 @@ class Follow(Link):
         #: The upstream stopped writing at the end of its log (HANDOFF), after its last heartbeat.
         self.handed_off = False
         core = peering.core
-        self.send(self.applier.hello(core.state, core.read_only))
+        self.send(self.applier.hello(core.state, core.read_only, peering.wal.mode))
 
     @property
     def upstream(self) -> Welcome | None:

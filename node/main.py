@@ -28,7 +28,7 @@ from node.core import Core, Identity, Limits
 from node.dialer import Dialer
 from node.housekeeping import Housekeeping
 from node.logging import Logger
-from node.peer_status import master_of
+from node.peer_status import master_of, promise_of
 from node.peering import Peering
 from node.recovered import open_storage, settle_memory
 from node.role import RoleKeeper, wished
@@ -162,6 +162,7 @@ class Node:
         if storage.log is not None:
             self.core.on_subscribe = self._subscribe
         self.core.other_master = lambda: master_of(peering)
+        self.core.promise = lambda: promise_of(peering)
         self.dialer = Dialer(peering, settings, _peer_tls(settings))
 
     async def _live(self, tls: ssl.SSLContext | None) -> int:

@@ -106,6 +106,7 @@ def info(core: Core) -> dict[str, Any]:
             "state": core.state,
             "term": core.term,
             "commit_lsn": core.commit_lsn,
+            "promise": core.promise(),
             "master": _master(core),
         },
     }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
 
 from node.admin.backend import Lag, LossBound, Peer, State
+from replication.commit import PAIR, weaker
 from statemachine import promotion
 
 if TYPE_CHECKING:
     from node.follow import Follow
     from node.links import Feed
     from node.peering import Peering
+
+Promise = Literal["unknown", "none", "write", "fsync"]
 
 
 def peers_of(peering: Peering) -> tuple[Peer, ...]:
@@ -103,6 +106,17 @@ def _relay_lag(feed: Feed | None, now: int) -> Lag | None:
     if relay is None:
         return None
     return Lag(relay.lag_records, relay.lag_bytes, relay.lag_us(now) / 1e6)
+
+
+def promise_of(peering: Peering) -> Promise:
+    """The wal.mode an acknowledgement here stands for: in pair mode the weaker of both nodes."""
+    own = peering.wal.mode
+    gate = peering.wal.gate
+    if peering.settings.replication.ack != PAIR or (gate is not None and gate.solo):
+        return cast(Promise, own)
+    modes = [feed.hello.wal_mode for feed in peering.feeds if feed.relay and feed.hello]
+    modes += [link.upstream.wal_mode for link in _feeding(peering) if link.upstream]
+    return cast(Promise, weaker(own, *modes))
 
 
 def own_lag(peering: Peering) -> Lag | None:

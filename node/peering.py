@@ -290,6 +290,7 @@ class Peering:
         wal, now = self.wal, self.mono()
         wal.following = False
         if self.settings.replication.ack == PAIR:
+            self._part_from_others()
             gate = wal.gate
             if gate is None:
                 gate = CommitPoint(PAIR, self._solo_after_us(), wal.commit_lsn)
@@ -301,6 +302,12 @@ class Peering:
             wal.gate = gate
         for feed in [feed for feed in self.feeds if feed.idle]:
             feed.end(AGAIN, f"{self.settings.name} reigns now")
+
+    def _part_from_others(self) -> None:
+        """Downstreams fed before this node reigned were not asked how they make things durable."""
+        for feed in list(self.feeds):
+            if feed.relay and feed.hello and not self.source.confirms_alike(feed.hello):
+                feed.end(AGAIN, f"{self.settings.name} reigns now, in another wal.mode")
 
     def publish_final(self, lsn: int, next_term: int) -> None:
         for feed in list(self.feeds):

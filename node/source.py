@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from model.errors import StorageError
-from replication.handshake import Upstream, answer
+from replication.commit import PAIR
+from replication.handshake import Upstream, answer, confirms_alike
 from replication.lineage import Lineage
 from replication.messages import GARBAGE, Ack, Hello, SnapshotBegin, Welcome
 from replication.relay import Relay
@@ -45,21 +46,28 @@ class Source:
     def welcome(self, hello: Hello) -> Welcome:
         # Whatever this turn changed is part of the log the answer speaks of.
         self.peering.role.flush()
+        return answer(hello, self._upstream(hello))
+
+    def confirms_alike(self, hello: Hello) -> bool:
+        """Whether this downstream may stand for a write in pair mode."""
+        return confirms_alike(hello, self._upstream(hello))
+
+    def _upstream(self, hello: Hello) -> Upstream:
         peering = self.peering
-        store, log = peering.core.engine.store, peering.log
-        return answer(
-            hello,
-            Upstream(
-                hello.cluster_id if peering.blank else peering.cluster_id,
-                peering.node_id,
-                peering.settings.name,
-                Lineage(store.lineage),
-                log.first_lsn,
-                log.last_lsn,
-                peering.core.commit_lsn,
-                peering.core.state,
-                peering.role.reigning,
-            ),
+        log, replication = peering.log, peering.settings.replication
+        return Upstream(
+            hello.cluster_id if peering.blank else peering.cluster_id,
+            peering.node_id,
+            peering.settings.name,
+            Lineage(peering.core.engine.store.lineage),
+            log.first_lsn,
+            log.last_lsn,
+            peering.core.commit_lsn,
+            peering.core.state,
+            peering.role.reigning,
+            wal_mode=self.wal.mode,
+            pair=replication.ack == PAIR,
+            mixed_modes=replication.mixed_modes,
         )
 
     def confirmed(self, node_id: bytes, ack: Ack) -> None:

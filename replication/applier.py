@@ -80,7 +80,7 @@ class Applier:
 
     # -- sending ---------------------------------------------------------------------------------
 
-    def hello(self, state: str, read_only: bool) -> Hello:
+    def hello(self, state: str, read_only: bool, wal_mode: str = "") -> Hello:
         """The first message of the connection."""
         log = self.log
         return Hello(
@@ -96,6 +96,7 @@ class Applier:
             log.commit_lsn,
             log.acked_mark,
             log.snapshot.partial,
+            wal_mode,
         )
 
     def ack(self) -> Ack | None:

@@ -13,6 +13,16 @@ LOCAL, PAIR = "local", "pair"
 ROUND_US = 1_000_000
 
 
+#: Values of wal.mode, the weakest first; before them what is said of a mode nobody knows.
+UNKNOWN = "unknown"
+_STRENGTH = (UNKNOWN, "none", "write", "fsync")
+
+
+def weaker(*modes: str) -> str:
+    """The weakest of some values of wal.mode; an empty or foreign one is unknown, the weakest."""
+    return min((mode if mode in _STRENGTH else UNKNOWN for mode in modes), key=_STRENGTH.index)
+
+
 @dataclass(frozen=True, slots=True)
 class GoSolo:
     """Open a new term with the solo flag, then `open_term(..., solo=True)`."""

@@ -19,6 +19,7 @@ from replication.messages import (
     NEWER_PROTOCOL,
     NEWER_TERM,
     NO_CLUSTER,
+    OTHER_WAL_MODE,
     PROTOCOL_VERSION,
     REFUSE,
     REWIND,
@@ -36,6 +37,8 @@ class Upstream:
 
     writable: it is RUNNING. known_nodes: ids that may follow, None for any. accept_loss: the
     operator has decided that this log stands even where a follower knows more to be acknowledged.
+    pair: what is written waits for a follower's confirmation; mixed_modes: also one that makes it
+    durable in another way than `wal_mode`.
     """
 
     cluster_id: bytes
@@ -49,6 +52,9 @@ class Upstream:
     writable: bool
     known_nodes: Collection[bytes] | None = None
     accept_loss: bool = False
+    wal_mode: str = ""
+    pair: bool = False
+    mixed_modes: bool = False
 
 
 def answer(hello: Hello, upstream: Upstream) -> Welcome:
@@ -62,7 +68,8 @@ def answer(hello: Hello, upstream: Upstream) -> Welcome:
         return refuse(upstream, BROKEN_LINEAGE, error.reason)
     if not upstream.writable:
         return _not_writable(hello, upstream, fork)
-    return _contest(hello, upstream) or _from_fork(hello, upstream, fork)
+    refusal = _contest(hello, upstream) or _other_mode(hello, upstream)
+    return refusal or _from_fork(hello, upstream, fork)
 
 
 def refuse(upstream: Upstream, code: int, reason: str) -> Welcome:
@@ -134,6 +141,30 @@ def _contest(hello: Hello, upstream: Upstream) -> Welcome | None:
     return None
 
 
+def confirms_alike(hello: Hello, upstream: Upstream) -> bool:
+    """Whether a confirmation of this follower means what the upstream's own disk means.
+
+    One that does not say its mode is of an older version: it is taken, and the promise called
+    unknown, so that two nodes can be upgraded one after the other.
+    """
+    if not upstream.pair or upstream.mixed_modes or not hello.wal_mode:
+        return True
+    return hello.wal_mode == upstream.wal_mode
+
+
+def _other_mode(hello: Hello, upstream: Upstream) -> Welcome | None:
+    """In pair mode both disks stand for a write, in either direction of a later flip."""
+    if confirms_alike(hello, upstream):
+        return None
+    return refuse(
+        upstream,
+        OTHER_WAL_MODE,
+        f"wal.mode is {hello.wal_mode} on {hello.node_name} and {upstream.wal_mode} on "
+        f"{upstream.node_name}: a pair would promise the weaker one; make them equal, or set "
+        "replication.mixed_modes",
+    )
+
+
 def _from_fork(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     if fork < hello.last_lsn:
         return _rewind(hello, upstream, fork)
@@ -187,4 +218,5 @@ def _welcome(
         upstream.commit_lsn,
         upstream.state,
         upstream.writable,
+        upstream.wal_mode,
     )

@@ -28,6 +28,7 @@ ANSWER_NAMES = {
 WRONG_CLUSTER, SELF, NEWER_PROTOCOL, UNKNOWN_NODE = 1, 2, 3, 4
 NEWER_TERM, CONFLICT, LOST_ACKNOWLEDGED, BROKEN_LINEAGE = 5, 6, 7, 8
 GARBAGE, SILENT, AGAIN, STOPPING, DIVERGED = 9, 10, 11, 12, 13
+OTHER_WAL_MODE = 14
 CODE_NAMES = {
     0: "none",
     WRONG_CLUSTER: "wrong_cluster",
@@ -43,6 +44,7 @@ CODE_NAMES = {
     AGAIN: "again",
     STOPPING: "stopping",
     DIVERGED: "diverged",
+    OTHER_WAL_MODE: "other_wal_mode",
 }
 
 
@@ -64,7 +66,8 @@ class Hello:
 
     last_lsn / durable_lsn: end of the log, and how far it survives a power cut. acked_mark: the
     highest LSN the node knows to have been acknowledged to clients, by whomever. partial: the
-    name and received bytes of a snapshot it would like to resume.
+    name and received bytes of a snapshot it would like to resume. wal_mode: how durable what it
+    confirms is; empty from a node of a version that did not say.
     """
 
     version: int
@@ -79,6 +82,7 @@ class Hello:
     commit_lsn: int
     acked_mark: int
     partial: tuple[str, int] | None = None
+    wal_mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Welcome:
     commit_lsn: int
     state: str
     writable: bool
+    wal_mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)

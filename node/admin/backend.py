@@ -97,6 +97,8 @@ class NodeStatus:
     live: the process does its work (False: log failed, restart it). complete: all data is here
     (False while recovering or bootstrapping). following: fed by a writable upstream within the
     lease. writable: RUNNING, and a record of its own term was committed. ro_reason: why it is not.
+    promise: the wal.mode an acknowledgement stands for here: in pair mode the weaker one of both
+    nodes, unknown while a replica of an older version does not tell its own.
     """
 
     name: str
@@ -116,6 +118,7 @@ class NodeStatus:
     durable_lsn: int
     wal_mode: Literal["none", "write", "fsync"]
     ack: Literal["local", "pair"]
+    promise: Literal["unknown", "none", "write", "fsync"]
     solo: bool
     started: float
     uptime_seconds: float

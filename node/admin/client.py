@@ -281,7 +281,7 @@ def status_rows(status: Json) -> list[tuple[str, str]]:
         ("state", status["state"] + (", writable" if status["writable"] else ", read-only")),
         ("term", "none" if term is None else f"{term['number']} of {term['node']}"),
         ("LSN", f"{status['lsn']} (committed {status['commit_lsn']})"),
-        ("log", f"{status['wal_mode']}, acknowledged {status['ack']}"),
+        ("log", f"{status['wal_mode']}, acknowledged {status['ack']}{_promise(status)}"),
         ("lag", lag_text(status["lag"])),
         ("clients", f"{status['connections']} connections, {status['sessions']} sessions"),
     ]
@@ -293,6 +293,12 @@ def status_rows(status: Json) -> list[tuple[str, str]]:
     }
     rows.extend((name, str(value)) for name, value in optional.items() if value is not None)
     return rows
+
+
+def _promise(status: Json) -> str:
+    """What an acknowledgement stands for, where that is not the node's own mode."""
+    promise = status["promise"]
+    return "" if promise == status["wal_mode"] else f", which promises {promise}"
 
 
 def cluster_rows(cluster: Json) -> list[tuple[str, str, str, str, str]]:

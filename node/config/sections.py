@@ -118,6 +118,12 @@ class Replication(Section):
         DAY,
         "The longest wait for synchronisation when this node is to become master.",
     )
+    mixed_modes: bool = text(
+        False,
+        "With ack pair: let a replica confirm whose wal.mode is another one. An acknowledgement "
+        "then promises the weaker of both, and status says so; else such a replica is refused.",
+        "true, false",
+    )
     window_bytes: Bytes = size(
         16 * MIB,
         64 * KIB,

@@ -91,6 +91,15 @@ class LiveExam:
                 "set wal.mode to write or fsync, unless that is what you want",
             )
 
+        if status["promise"] != status["wal_mode"]:
+            yield self._found(
+                "durability",
+                "warning" if status["promise"] != "unknown" else "error",
+                f"an acknowledgement of the pair promises {status['promise']}, not "
+                f"{status['wal_mode']}: the replica makes it durable in another way",
+                "the same wal.mode on both nodes, both of this version",
+            )
+
     def _cluster(self, cluster: Json, status: Json) -> Iterator[Finding]:
         writable = cluster["writable"]
         if cluster["conflict"] or len(writable) > 1:

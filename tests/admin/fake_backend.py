@@ -74,6 +74,7 @@ def running(name: str = "a") -> NodeStatus:
         commit_lsn=100,
         durable_lsn=100,
         wal_mode="fsync",
+        promise="fsync",
         ack="local",
         solo=False,
         started=1_700_000_000.0,

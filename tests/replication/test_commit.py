@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.commit import CommitPoint, GoSolo, PairAgain
+from replication.commit import CommitPoint, GoSolo, PairAgain, weaker
 
 T1, T2, OTHER = b"1" * 16, b"2" * 16, b"o" * 16
 R, Q = b"r" * 16, b"q" * 16
@@ -184,3 +184,11 @@ def test_against_the_twin(mode: str, events: list[tuple[object, ...]]) -> None:
         best = max([best, *met])
         assert point.commit_lsn == best
         assert point.commit_lsn <= durable
+
+
+def test_the_weaker_mode_is_what_is_promised() -> None:
+    assert weaker("fsync") == weaker("fsync", "fsync") == "fsync"
+    assert weaker("fsync", "write") == weaker("write", "fsync") == "write"
+    assert weaker("write", "none", "fsync") == "none"
+    # A node that does not say promises nothing that anybody could count on.
+    assert weaker("fsync", "") == weaker("none", "later") == "unknown"

@@ -117,3 +117,45 @@ def test_a_conflict_names_both_terms() -> None:
     assert X.hex() in reason
     assert B.hex() in reason
     assert "other" in reason
+
+
+PAIR_UP = replace(UPSTREAM, wal_mode="fsync", pair=True)
+
+
+@pytest.mark.parametrize("mode", ["none", "write"])
+def test_another_mode_is_refused_in_pair_mode(mode: str) -> None:
+    hello = replace(HELLO, wal_mode=mode)
+    welcome = answer(hello, PAIR_UP)
+    assert (welcome.answer, CODE_NAMES[welcome.code]) == (REFUSE, "other_wal_mode")
+    assert f"wal.mode is {mode} on down and fsync on up" in welcome.reason
+    assert "replication.mixed_modes" in welcome.reason
+    # The stronger one, too: after a flip it would be the master.
+    back = answer(replace(HELLO, wal_mode="fsync"), replace(PAIR_UP, wal_mode=mode))
+    assert back.code == welcome.code
+    # Whatever it lacks: it gets neither frames nor a snapshot, nor is it told to cut.
+    assert answer(replace(hello, last_lsn=0, lineage=Lineage()), PAIR_UP).answer == REFUSE
+
+
+@pytest.mark.parametrize(
+    ("hello", "upstream"),
+    [
+        ({"wal_mode": "write"}, {"mixed_modes": True}),
+        ({"wal_mode": "write"}, {"pair": False}),
+        ({"wal_mode": "write"}, {"writable": False}),
+        ({"wal_mode": "fsync"}, {}),
+        ({"wal_mode": ""}, {}),
+    ],
+)
+def test_what_is_not_refused_for_its_mode(hello: dict[str, Any], upstream: dict[str, Any]) -> None:
+    welcome = answer(replace(HELLO, **hello), replace(PAIR_UP, **upstream))
+    assert welcome.answer == CONTINUE
+    assert welcome.wal_mode == "fsync"
+
+
+def test_a_newer_term_and_a_conflict_come_before_the_mode() -> None:
+    newer = Lineage([FIRST, SECOND, (3, C, B, 90, "down", False)])
+    hello = replace(HELLO, lineage=newer, last_lsn=95, wal_mode="write")
+    assert CODE_NAMES[answer(hello, PAIR_UP).code] == "newer_term"
+    rival = Lineage([FIRST, (2, X, A, 50, "down", False)])
+    hello = replace(HELLO, lineage=rival, wal_mode="write")
+    assert CODE_NAMES[answer(hello, PAIR_UP).code] == "conflict"

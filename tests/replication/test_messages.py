@@ -39,6 +39,8 @@ SAMPLES: list[Message] = [
     Hello(1, A, B, "name", LINEAGE, 30, 29, "WAITING", True, 28, 31, ("0.snap", 77)),
     Hello(1, A, B, "", Lineage(), 0, 0, "INIT", False, 0, 0),
     Welcome(REWIND, 19, 0, "parted", 1, A, B, "up", LINEAGE, 40, 39, "RUNNING", True),
+    Welcome(REWIND, 19, 0, "", 1, A, B, "up", LINEAGE, 40, 39, "RUNNING", True, "fsync"),
+    Hello(1, A, B, "name", LINEAGE, 30, 29, "WAITING", True, 28, 31, None, "write"),
     Frame(A, b"TQf1 and more"),
     Frame(B, b""),
     Ack(A, 2**63, 17, 5),
@@ -186,3 +188,12 @@ def test_a_length_past_the_limit_is_refused_before_anything_is_kept() -> None:
     with pytest.raises(LinkError, match="0 bytes"):
         list(MessageDecoder().feed(LENGTH.pack(0)))
     assert MESSAGE_BYTES_MAX < 2**32
+
+
+def test_a_node_of_an_older_version_says_no_mode() -> None:
+    for message in SAMPLES[:3]:
+        _, *fields = msgpack.unpackb(encode(message)[LENGTH.size :], raw=False)
+        kind = 1 if isinstance(message, Hello) else 2
+        older = msgpack.packb([kind, *fields[:-1]])
+        assert decode_message(older) == message
+        assert decode_message(older).wal_mode == ""  # type: ignore[union-attr]

@@ -110,7 +110,7 @@ export class ClusterView {
         fact("LSN", h("span", { class: "lsn" }, count(status.lsn))),
         fact("Committed, durable", `${count(status.commit_lsn)}, ${count(status.durable_lsn)}`),
         fact("Behind", status.lag ? lagText(status.lag) : "–"),
-        fact("Log, acknowledged by", `${status.wal_mode}, ${status.ack}`),
+        fact("Log, acknowledged by", `${status.wal_mode}, ${status.ack}` + (status.promise === status.wal_mode ? "" : `; promised: ${status.promise}`)),
         fact("Connections, sessions", `${count(status.connections)}, ${count(status.sessions)}`),
         fact("Up for", seconds(status.uptime_seconds)),
         status.rescue_files ? fact("Rescue files", h("b", { class: "bad" }, count(status.rescue_files))) : null,
