@@ -156,6 +156,7 @@ class NodeBackend:
                 -TRANSITIONS_SHOWN:
             ],
             problem=fault or None,
+            promotion=settings.compat.promotion,
         )
 
     def cluster(self) -> ClusterStatus:

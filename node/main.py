@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 #: A client that does not take its last replies is not waited for longer than this.
 DRAIN_SECONDS = 3.0
+#: A node that waits for its peers' word before it may serve is said to be ready after so long.
+READY_SECONDS = 2.0
 EXIT_OK, EXIT_REFUSED, EXIT_DISK = 0, 1, 5
 
 
@@ -179,9 +181,12 @@ class Node:
         tasks = [asyncio.create_task(self._tick_links())]
         await self._start_admin(tls)
         begun = asyncio.create_task(self._begin())
-        await asyncio.wait((begun, ending), return_when=asyncio.FIRST_COMPLETED)
+        # Whether it may serve can depend on a peer that is not there yet: it listens meanwhile.
+        patience = READY_SECONDS if settings.peers else None
+        await asyncio.wait((begun, ending), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
             begun.result()
+        if not ending.done():
             settle_memory()
             print(f"ready {host}:{port}", flush=True)
             self.logger.info(f"{settings.name} serves on {host}:{port} in state {self.core.state}")

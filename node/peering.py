@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from model.record import Span, decode_header
+from node.facts import facts_of
 from node.follow import Follow
 from node.links import Feed, Link, Wire
-from node.peers import PeerState, peer_facts
+from node.peers import PeerState
 from node.replica import Replica
 from node.source import Source
 from replication.commit import PAIR, CommitPoint, GoSolo
 from replication.messages import (
     AGAIN,
+    ENDED,
     NO_CLUSTER,
     STOPPING,
     Ask,
@@ -32,9 +34,6 @@ from storage.log import Log
 if TYPE_CHECKING:
     from node.clock import LogClock
     from node.role import RoleKeeper
-
-#: Bytes of a snapshot whose CRC is taken in one go.
-CRC_BYTES = 4 << 20
 
 
 class Peering:
@@ -72,6 +71,8 @@ class Peering:
         self.replica = Replica(self)
         self.window_bytes = self.settings.replication.window_bytes
         self.closing = False
+        #: The id of the last term opened by this process, until it offers the lead to a peer.
+        self.own_reign = b""
         #: Why the last link to each end was over, as last logged.
         self._told: dict[str, str] = {}
         role.links = self
@@ -156,18 +157,26 @@ class Peering:
             self.say(f"peer {address}: {problem}")
         self.peer_changed()
 
-    def link_ended(self, link: Link, _code: int) -> None:
+    def link_ended(self, link: Link, code: int) -> None:
         if isinstance(link, Feed):
             if link in self.feeds:
                 self.feeds.remove(link)
             if link.hello is not None and self.wal.gate is not None and self._feed_of(link) is None:
                 self.wal.gate.link_down(link.hello.node_id)
+            if code == ENDED and link.hello is not None:
+                self._left(link, link.hello.node_id)
         elif isinstance(link, Follow):
             peer = self.peers[link.address]
             if peer.link is link:
-                peer.ended(link, self.mono())
+                peer.ended(link, code, self.mono())
         self._tell_end(link)
         self.peer_changed()
+
+    def _left(self, feed: Feed, node_id: bytes) -> None:
+        """A downstream's process ends: that is news of the peer it is."""
+        for peer in self.peers.values():
+            if peer.node_id == node_id and peer.link is None:
+                peer.left(feed, self.mono())
 
     def _tell_end(self, link: Link) -> None:
         """One line for each cause, not for each retry; a link that stood makes it news again."""
@@ -201,8 +210,9 @@ class Peering:
     def close(self) -> None:
         """The node ends: its links say so."""
         self.closing = True
+        code = STOPPING if self.role.reigning else ENDED
         for link in self.links():
-            link.end(STOPPING, f"{self.settings.name} ends")
+            link.end(code, f"{self.settings.name} ends")
 
     def links(self) -> list[Link]:
         follows = [peer.link for peer in self.peers.values() if peer.link is not None]
@@ -232,33 +242,14 @@ class Peering:
 
     def facts(self) -> Facts:
         """What is known when a promotion is considered."""
-        core, replication = self.core, self.settings.replication
-        lineage = core.engine.store.lineage
-        last = lineage[-1] if lineage else None
-        now = self.mono()
-        known = {term[1] for term in lineage}
-        acked = self.replica.log.acked_mark if self.following else core.commit_lsn
-        return Facts(
-            self.wal.written_lsn,
-            last[0] if last else 0,
-            last[1] if last else None,
-            acked,
-            lawful=last is None or last[4] == self.settings.name,
-            joining=self.replica.log.snapshot.joining or self.emptied,
-            pair=replication.ack == PAIR,
-            solo=bool(last and last[5]),
-            solo_after_us=self._solo_after_us(),
-            lag_us=max((peer.lag_us for peer in self.peers.values()), default=0),
-            peer_term=self.role.fiber.notes.known_number,
-            peers=peer_facts(self.peers.values(), self.feeds, known, now),
-        )
+        return facts_of(self)
 
     @property
     def may_go_alone(self) -> bool:
         """Pair mode may acknowledge without a replica although no operator says so."""
         return self.settings.replication.solo_after is not None
 
-    def _solo_after_us(self) -> int | None:
+    def solo_after_us(self) -> int | None:
         seconds = self.settings.replication.solo_after
         return None if seconds is None else int(seconds * 1e6)
 
@@ -289,11 +280,12 @@ class Peering:
         """
         wal, now = self.wal, self.mono()
         wal.following = False
+        self.own_reign = term[1]
         if self.settings.replication.ack == PAIR:
             self._part_from_others()
             gate = wal.gate
             if gate is None:
-                gate = CommitPoint(PAIR, self._solo_after_us(), wal.commit_lsn)
+                gate = CommitPoint(PAIR, self.solo_after_us(), wal.commit_lsn)
                 for feed in self.feeds:
                     if feed.hello is not None and feed.relay is not None:
                         gate.link_up(feed.hello.node_id)
@@ -312,6 +304,8 @@ class Peering:
     def publish_final(self, lsn: int, next_term: int) -> None:
         for feed in list(self.feeds):
             if feed.relay is not None:
+                # From here on somebody else may begin to reign.
+                self.own_reign = b""
                 feed.send(Handoff(next_term, lsn))
 
     def state_changed(self) -> None:
@@ -357,6 +351,9 @@ class Peering:
 
     def greeted(self, feed: Feed) -> None:
         assert feed.hello is not None
+        for peer in self.peers.values():
+            if peer.node_id == feed.hello.node_id:
+                peer.heard()
         for other in list(self.feeds):
             if other is not feed and other.hello and other.hello.node_id == feed.hello.node_id:
                 other.end(AGAIN, "the same node has connected again")

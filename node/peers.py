@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from replication.messages import ENDED
 from statemachine.promotion import PeerFacts
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ class PeerState:
 
     tried: an attempt to reach it has ended since a promotion was last asked for. problem: why it
     cannot be reached or refuses, as last logged. lag_us: how far behind it this node last was.
+    gone: its process said that it ends, not serving, and was not heard of since.
     """
 
     address: str
@@ -30,6 +32,7 @@ class PeerState:
     node_id: bytes = b""
     last: PeerFacts | None = None
     heard_us: int = 0
+    gone: bool = False
     #: How its last links ended, for the pause before the next attempt.
     again: bool = False
     refused: int = 0
@@ -39,13 +42,14 @@ class PeerState:
     def connected(self) -> bool:
         return self.link is not None and self.link.upstream is not None
 
-    def ended(self, link: Follow, now_us: int) -> None:
+    def ended(self, link: Follow, code: int, now_us: int) -> None:
         """A link is over; what it told is remembered."""
         if link.upstream is not None:
             self.name, self.node_id = link.name, link.upstream.node_id
             self.last = _of_follow(self, link, frozenset(), now_us)
             self.heard_us = now_us - link.applier.pulse.age_us(now_us)
         self.link = None
+        self.gone = self.gone or code == ENDED
         # Until it was tried again nobody knows whether it can be reached.
         self.tried = False
         self.again, self.refused = link.again, link.refused
@@ -53,6 +57,18 @@ class PeerState:
         if link.refused:
             self.problem = link.problem
             self.tried = True
+
+    def left(self, feed: Feed, now_us: int) -> None:
+        """It said over a link of its own making that its process ends."""
+        assert feed.hello is not None
+        self.name, self.node_id = feed.hello.node_name, feed.hello.node_id
+        self.last = _of_feed(feed, frozenset())
+        self.heard_us = now_us
+        self.gone = True
+
+    def heard(self) -> None:
+        """A process of it lives, whatever the last one said."""
+        self.gone = False
 
 
 def peer_facts(
@@ -77,7 +93,9 @@ def peer_facts(
         if feed is None and not peer.node_id and by_node:
             # Not reached yet, but somebody unknown follows: in a cluster of two that is the peer.
             feed = by_node.pop(next(iter(by_node)))
-        facts.append(_of_feed(feed, known) if feed is not None else _as_last_heard(peer, now_us))
+        facts.append(
+            _of_feed(feed, known) if feed is not None else _as_last_heard(peer, known, now_us)
+        )
     facts.extend(_of_feed(feed, known) for feed in by_node.values())
     return tuple(facts)
 
@@ -126,7 +144,7 @@ def _of_feed(feed: Feed, known: Collection[bytes]) -> PeerFacts:
     )
 
 
-def _as_last_heard(peer: PeerState, now_us: int) -> PeerFacts:
+def _as_last_heard(peer: PeerState, known: Collection[bytes], now_us: int) -> PeerFacts:
     last = peer.last
     if last is None:
         return PeerFacts(peer.name or peer.address, False, peer.tried)
@@ -138,7 +156,8 @@ def _as_last_heard(peer: PeerState, now_us: int) -> PeerFacts:
         last.last_lsn,
         last.term_number,
         last.term_id,
-        False,
+        bool(last.term_number) and last.term_id not in known,
         last.acked_mark,
         max(0, now_us - peer.heard_us),
+        peer.gone,
     )

@@ -132,6 +132,7 @@ class Replica:
     def welcomed(self, link: Follow, welcome: Welcome) -> None:
         """A peer was reached; a node that held nothing belongs to the cluster that feeds it."""
         peer = self.peering.peers[link.address]
+        peer.heard()
         peer.tried, peer.problem, peer.refused = True, "", 0
         peer.name, peer.node_id = welcome.node_name, welcome.node_id
         if link.applier.feeding and not link.probe:

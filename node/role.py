@@ -193,6 +193,7 @@ class RoleKeeper:
                 )
                 self._promote(term)
                 self._inbox.append(fx.TermOpened(step.number, term[1]))
+                self._say_unproved()
                 alone = step.solo and (self.links.may_go_alone or self.fiber.notes.wish.force)
                 self.links.term_opened(term, alone)
             case fx.AwaitCommit():
@@ -220,6 +221,13 @@ class RoleKeeper:
             case _:
                 raise AssertionError(f"unknown step {step}")
         self._inbox.append(done)
+
+    def _say_unproved(self) -> None:
+        """The setting that brings the original's rule back is told of when it counts."""
+        silent = [peer.name for peer in self.links.facts().peers if not peer.reachable]
+        if self.settings.compat.promotion == "original" and silent:
+            names = ", ".join(silent)
+            self.log(f"compat.promotion is original: serving without proof that {names} does not")
 
     def _promote(self, term: tuple[Any, ...]) -> None:
         """Open the term: one record with its settings and the release of orphans.

@@ -29,6 +29,8 @@ WRONG_CLUSTER, SELF, NEWER_PROTOCOL, UNKNOWN_NODE = 1, 2, 3, 4
 NEWER_TERM, CONFLICT, LOST_ACKNOWLEDGED, BROKEN_LINEAGE = 5, 6, 7, 8
 GARBAGE, SILENT, AGAIN, STOPPING, DIVERGED = 9, 10, 11, 12, 13
 OTHER_WAL_MODE = 14
+#: The sender's process ends and does not serve; the next one begins by asking its peers.
+ENDED = 15
 CODE_NAMES = {
     0: "none",
     WRONG_CLUSTER: "wrong_cluster",
@@ -45,6 +47,7 @@ CODE_NAMES = {
     STOPPING: "stopping",
     DIVERGED: "diverged",
     OTHER_WAL_MODE: "other_wal_mode",
+    ENDED: "ended",
 }
 
 

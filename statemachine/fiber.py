@@ -26,6 +26,10 @@ class _StepFailed(Exception):
     """The owner answered a step with Failed."""
 
 
+class _Refused(Exception):
+    """What is asked for may not be done, for a reason no waiting helps against."""
+
+
 class _Leave(Exception):
     """What is under way is not wanted, or not allowed, any more."""
 
@@ -145,6 +149,8 @@ class QueueStateFiber:
             self._check_wanted()
         except _StepFailed as error:
             self._back_to_waiting(Event.FAILED, f"failed: {error}")
+        except _Refused as error:
+            self._back_to_waiting(Event.FAILED, str(error))
         except _Overdue as error:
             self._back_to_waiting(Event.TIMED_OUT, f"timed out: {error}")
         except _Leave as error:
@@ -169,8 +175,8 @@ class QueueStateFiber:
             notes.missing = advice.missing
             if advice.answer is Answer.READY:
                 return advice
-            if advice.answer is Answer.NEVER and wish.command:
-                raise _StepFailed(advice.missing)
+            if advice.answer in (Answer.NEVER, Answer.UNPROVED) and wish.command:
+                raise _Refused(advice.missing)
             if self._now >= deadline:
                 if wish.force and advice.answer is Answer.WAIT and notes.facts is not None:
                     return replace(advice, solo=True)

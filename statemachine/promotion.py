@@ -16,7 +16,7 @@ class PeerFacts:
 
     tried: an attempt to reach it has ended since the promotion was asked for, well or badly.
     acked_mark: the highest LSN it knows to be acknowledged; foreign_term: its last term is not
-    part of this node's history.
+    part of this node's history. ended: its process said that it ends, and did not serve then.
     """
 
     name: str
@@ -29,37 +29,45 @@ class PeerFacts:
     foreign_term: bool = False
     acked_mark: int = 0
     age_us: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What this node knows when a promotion is considered.
 
-    lag_us: the largest replication lag last seen. lawful: the last term was opened by this very
-    node, so it returns rather than takes over. joining: a snapshot is not installed yet. pair: two
-    nodes confirm a write, unless the last term is `solo` or may have gone solo after
-    `solo_after_us` (None: never). peer_term: the highest number heard of anywhere.
+    lag_us: the largest replication lag last seen. reigned: the last term was opened by this very
+    process, which has offered the lead to nobody since; a restart forgets it. blank: nothing was
+    ever written here. joining: a snapshot is not installed yet. pair: two nodes confirm a write,
+    unless the last term is `solo` or may have gone solo after `solo_after_us` (None: never).
+    peer_term: the highest number heard of anywhere. original: whoever cannot be reached is given
+    twice the lag and then taken as gone, as the original does it.
     """
 
     last_lsn: int
     term_number: int = 0
     term_id: bytes | None = None
     acked_mark: int = 0
-    lawful: bool = False
+    reigned: bool = False
+    blank: bool = False
     joining: bool = False
     pair: bool = False
     solo: bool = False
     solo_after_us: int | None = None
     lag_us: int = 0
     peer_term: int = 0
+    original: bool = False
     peers: tuple[PeerFacts, ...] = ()
 
 
 class Answer(StrEnum):
-    """READY: go; WAIT: what is missing may still come; NEVER: not even if forced."""
+    """READY: go; WAIT: what is missing may still come; UNPROVED: only by force, or by what a peer
+    may yet say; NEVER: not even if forced.
+    """
 
     READY = "ready"
     WAIT = "wait"
+    UNPROVED = "unproved"
     NEVER = "never"
 
 
@@ -121,11 +129,43 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
         )
     if untried := [peer.name for peer in facts.peers if not peer.reachable and not peer.tried]:
         return Advice(Answer.WAIT, f"trying to reach {', '.join(untried)}")
-    silent = [peer.name for peer in facts.peers if not peer.reachable]
-    if silent and waited_us < 2 * facts.lag_us:
-        missing = f"{', '.join(silent)} cannot be reached: waiting twice the lag last seen"
-        return Advice(Answer.WAIT, missing, due_us=2 * facts.lag_us)
-    return Advice(Answer.READY, solo=bool(silent) and not facts.lawful)
+    silent = [peer for peer in facts.peers if not peer.reachable]
+    solo = bool(silent) and not (facts.reigned or facts.blank)
+    if facts.original:
+        return _after_the_lag(facts, silent, waited_us) or Advice(Answer.READY, solo=solo)
+    if unproved := [peer.name for peer in silent if not _proved_idle(peer, facts)]:
+        return Advice(Answer.UNPROVED, _unproved(", ".join(unproved), facts))
+    return Advice(Answer.READY, solo=solo)
+
+
+def _after_the_lag(facts: Facts, silent: list[PeerFacts], waited_us: int) -> Advice | None:
+    """The original's rule: it leads after twice the lag, whatever it knows."""
+    if not silent or waited_us >= 2 * facts.lag_us:
+        return None
+    names = ", ".join(peer.name for peer in silent)
+    missing = f"{names} cannot be reached: waiting twice the lag last seen"
+    return Advice(Answer.WAIT, missing, due_us=2 * facts.lag_us)
+
+
+def _proved_idle(peer: PeerFacts, facts: Facts) -> bool:
+    """A peer out of reach has acknowledged nothing that is not here, and acknowledges nothing.
+
+    Nobody serves but by force unless whoever may serve has let it: so a process that served last
+    and has let nobody goes on, and one that ended read-only does not serve when it comes back.
+    """
+    if facts.blank or facts.reigned:
+        return True
+    if peer.ended and not peer.writable:
+        return not _missing_from(peer, facts)
+    # It may not go alone later either: what it did until now is not enough.
+    return facts.solo_after_us is None and _confirmed_by_this_node(facts, peer.age_us)
+
+
+def _unproved(names: str, facts: Facts) -> str:
+    return (
+        f"{names} cannot be reached, and nothing shows that it does not serve; if it is gone, or "
+        f"made read-only: tandemq role rw --force --at-lsn {facts.last_lsn}"
+    )
 
 
 def _missing_from(peer: PeerFacts, facts: Facts) -> str:
@@ -158,7 +198,7 @@ def loss_bound(facts: Facts) -> LossBound:
     records = max(0, facts.acked_mark - facts.last_lsn)
     blind = []
     for peer in facts.peers:
-        if peer.reachable and not peer.writable:
+        if (peer.reachable or peer.ended) and not peer.writable:
             records = max(records, min(peer.acked_mark, peer.last_lsn) - facts.last_lsn)
         else:
             blind.append(peer)

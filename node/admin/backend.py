@@ -99,6 +99,7 @@ class NodeStatus:
     lease. writable: RUNNING, and a record of its own term was committed. ro_reason: why it is not.
     promise: the wal.mode an acknowledgement stands for here: in pair mode the weaker one of both
     nodes, unknown while a replica of an older version does not tell its own.
+    promotion: `compat.promotion`, by which a node that cannot reach its peer may come to serve.
     """
 
     name: str
@@ -130,6 +131,7 @@ class NodeStatus:
     peers: tuple[Peer, ...]
     transitions: tuple[Transition, ...]
     problem: str | None
+    promotion: Literal["proved", "original"] = "proved"
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,6 +289,11 @@ def status_rows(status: Json) -> list[tuple[str, str]]:
         "why read-only": status["ro_reason"],
         "solo": "this node goes on alone" if status["solo"] else None,
         "rescue files": status["rescue_files"] or None,
+        "promotion": (
+            "as the original: after twice the lag, without proof (compat.promotion)"
+            if status.get("promotion") == "original"
+            else None
+        ),
         "problem": status["problem"],
     }
     rows.extend((name, str(value)) for name, value in optional.items() if value is not None)

@@ -164,6 +164,13 @@ class Compat(Section):
         "What a node that is not RUNNING answers to changing calls.",
         "error, nil",
     )
+    promotion: Literal["proved", "original"] = text(
+        "proved",
+        "When a node that cannot reach its peer may serve without force: once it is proved that "
+        "nothing acknowledged is missing and that the peer does not serve, or, as the original "
+        "does it, after twice the lag last seen, whatever the peer does.",
+        "proved, original",
+    )
 
 
 class Wal(Section):

@@ -40,7 +40,11 @@ def test_kill_promote_and_return_of_the_old_master(tmp_path: Path) -> None:
         put(nodes.a, 20)
         nodes.in_step()
         nodes.a.end(signal.SIGKILL)
-        code, flip = nodes.b.role(False)
+        # Whether it is dead or out of reach, and what it acknowledged last, nobody here knows.
+        code, problem = nodes.b.role(False)
+        assert (code, problem["loss_bound"]["known"]) == (409, False)
+        assert "nothing shows that it does not serve" in problem["detail"]
+        code, flip = nodes.b.role(False, force=True)
         assert (code, flip["state"]) == (200, "RUNNING")
         put(nodes.b, 5, 20)
         # Its configuration still says writable: it sees the newer term and follows.
@@ -122,7 +126,7 @@ def test_a_lost_disk_comes_back_empty_and_gets_everything(tmp_path: Path) -> Non
         nodes.in_step()
         nodes.a.end(signal.SIGKILL)
         nodes.a.data.rename(tmp_path / "lost")
-        nodes.b.role(False)
+        assert nodes.b.role(False, force=True)[0] == 200
         put(nodes.b, 1, 30)
         nodes.a.start()
         rejoins(nodes)
@@ -147,7 +151,9 @@ def test_pair_mode_waits_goes_alone_and_comes_back(tmp_path: Path) -> None:
         client.call("queue.tube.jobs:put", 6)
         nodes.a.end(signal.SIGKILL)
         # Everything acknowledged is on the replica: that is what pair mode promises.
-        assert nodes.b.role(False)[0] == 200
+        code, flip = nodes.b.role(False, force=True)
+        assert code == 200
+        assert flip["loss_bound"]["records"] in (0, None)
         assert payloads(nodes.b) == list(range(7))
 
 

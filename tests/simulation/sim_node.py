@@ -111,6 +111,7 @@ class SimNode:
                 "queue": {"ttr": self.options.get("ttr", 5.0), "in_replicaset": True},
                 "wal": {"mode": self.options["wal_mode"], "segment_bytes": 65_536},
                 "snapshot": {"keep": 1},
+                "compat": self.options.get("compat", {}),
                 "replication": replication,
             }
         )
@@ -204,6 +205,13 @@ class SimNode:
         for link in self.peering.links():
             link.wire.out.reset()  # type: ignore[attr-defined]
         self.disk._handles.clear()
+
+    def end(self) -> None:
+        """An orderly end: the links are told, what was written leaves, the process is gone."""
+        self.role.close()
+        self.peering.close()
+        self.say("ended")
+        self.alive = False
 
     def power_cut(self) -> None:
         self.kill()

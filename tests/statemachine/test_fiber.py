@@ -290,9 +290,23 @@ def test_force_may_come_later() -> None:
     assert owner.terms[-1].solo
 
 
-def test_an_unreachable_upstream_is_given_twice_the_lag() -> None:
+def test_without_proof_a_command_is_refused_and_a_configured_node_waits() -> None:
+    unheard = replace(ALONE, peers=(replace(PEER, reachable=False),))
+    owner = Owner(unheard)
+    owner.go()
+    assert owner.role is Role.WAITING
+    assert owner.settled[-1].reason.startswith("b cannot be reached, and nothing shows")
+    owner.go(command=False)
+    owner.later(29 * SECOND)
+    assert owner.role is Role.STARTUP
+    owner.send(Progress(replace(ALONE, peers=(PEER,))))
+    assert owner.role is Role.RUNNING
+    assert not owner.terms[-1].solo
+
+
+def test_as_the_original_an_unreachable_upstream_is_given_twice_the_lag() -> None:
     peers = (replace(PEER, reachable=False),)
-    owner = Owner(replace(ALONE, lag_us=3 * SECOND, peers=peers))
+    owner = Owner(replace(ALONE, lag_us=3 * SECOND, original=True, peers=peers))
     owner.go()
     assert owner.fiber.due_us == 6 * SECOND
     owner.later(6 * SECOND - 1)

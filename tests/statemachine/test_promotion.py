@@ -21,6 +21,8 @@ SECOND = 1_000_000
 PEER = PeerFacts("b", True, last_lsn=100, term_number=3, term_id=A)
 GONE = PeerFacts("b", False, last_lsn=90, term_number=3, term_id=A, age_us=4 * SECOND)
 OWN = Facts(100, 3, A, 100, lag_us=2 * SECOND, peers=(PEER,))
+IN_PAIR = replace(OWN, pair=True, solo_after_us=5 * SECOND)
+ORIGINAL = replace(OWN, original=True)
 
 
 def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
@@ -68,12 +70,39 @@ def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
         (replace(OWN, acked_mark=103), 0, True, Answer.READY, True, ""),
         (replace(OWN, joining=True), 0, False, Answer.NEVER, False, "snapshot is not complete"),
         (replace(OWN, joining=True), 0, True, Answer.NEVER, False, "snapshot is not complete"),
-        # Nobody to ask: twice the lag last seen, then on without proof.
-        (with_peer(GONE), 0, False, Answer.WAIT, False, "b cannot be reached"),
-        (with_peer(GONE), 4 * SECOND - 1, False, Answer.WAIT, False, "b cannot be reached"),
-        (with_peer(GONE), 4 * SECOND, False, Answer.READY, True, ""),
+        # Nobody to ask: only with proof, however long one waits.
+        (with_peer(GONE), 0, False, Answer.UNPROVED, False, "nothing shows that it does not serve"),
+        (with_peer(GONE), 9**9 * SECOND, False, Answer.UNPROVED, False, "rw --force --at-lsn 100"),
         (with_peer(GONE), 0, True, Answer.READY, True, ""),
-        (with_peer(GONE, replace(OWN, lawful=True)), 4 * SECOND, False, Answer.READY, False, ""),
+        (with_peer(GONE, replace(OWN, reigned=True)), 0, False, Answer.READY, False, ""),
+        (with_peer(GONE, replace(OWN, blank=True)), 0, False, Answer.READY, False, ""),
+        # Its process ended, and did not serve when it did.
+        (with_peer(replace(GONE, ended=True)), 0, False, Answer.READY, True, ""),
+        (with_peer(replace(GONE, ended=True, writable=True)), 0, False, Answer.UNPROVED, False, ""),
+        (with_peer(replace(GONE, ended=True, last_lsn=101)), 0, False, Answer.UNPROVED, False, ""),
+        # Pair mode: it may have gone alone by now, or may yet; unless it never does.
+        (with_peer(GONE, IN_PAIR), 0, False, Answer.UNPROVED, False, ""),
+        (
+            with_peer(GONE, replace(IN_PAIR, solo_after_us=9 * SECOND)),
+            0,
+            False,
+            Answer.UNPROVED,
+            False,
+            "",
+        ),
+        (with_peer(GONE, replace(IN_PAIR, solo_after_us=None)), 0, False, Answer.READY, True, ""),
+        (
+            with_peer(GONE, replace(IN_PAIR, solo_after_us=None, solo=True)),
+            0,
+            False,
+            Answer.UNPROVED,
+            False,
+            "",
+        ),
+        # The original's rule: twice the lag last seen, then on without proof.
+        (with_peer(GONE, ORIGINAL), 0, False, Answer.WAIT, False, "b cannot be reached"),
+        (with_peer(GONE, ORIGINAL), 4 * SECOND - 1, False, Answer.WAIT, False, "b cannot be"),
+        (with_peer(GONE, ORIGINAL), 4 * SECOND, False, Answer.READY, True, ""),
         (
             with_peer(replace(GONE, tried=False)),
             9 * SECOND,
@@ -95,7 +124,7 @@ def test_advice(
 
 
 def test_waiting_for_the_lag_says_until_when() -> None:
-    assert advise(with_peer(GONE), 0, False).due_us == 4 * SECOND
+    assert advise(with_peer(GONE, ORIGINAL), 0, False).due_us == 4 * SECOND
     assert advise(with_peer(replace(PEER, last_lsn=107)), 0, False).due_us is None
 
 
@@ -107,6 +136,8 @@ def test_waiting_for_the_lag_says_until_when() -> None:
         (with_peer(replace(PEER, last_lsn=130, acked_mark=120)), 20, "20 acknowledged"),
         (with_peer(replace(PEER, last_lsn=110, acked_mark=120)), 10, "10 acknowledged"),
         (with_peer(GONE), None, "unknown: b may have acknowledged for 4.0 s"),
+        (with_peer(replace(GONE, ended=True)), 0, "nothing"),
+        (with_peer(replace(GONE, ended=True, last_lsn=103, acked_mark=103)), 3, "3 acknowledged"),
         (with_peer(replace(PEER, writable=True, acked_mark=109)), 9, "and what follows"),
         (with_peer(GONE, replace(OWN, pair=True)), 0, "only what this node confirmed"),
         (with_peer(GONE, replace(OWN, pair=True, solo=True)), None, "unknown"),
