@@ -20,6 +20,7 @@ def apply_row(engine: Engine, row: Row) -> None:
     if row[0] == "in_replicaset":
         engine.in_replicaset = row[1]
         engine.taken.temporary = engine.sessions.space.temporary = not row[1]
+        engine.store.catalogue_version += 1
     elif row[0] == "ttr":
         engine.ttr_s = row[1]
         engine.ttr_us = int(row[1] * 1_000_000)

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from drivers import KNOWN
 from engine import admin
 from engine.queue import Engine
-from node.core import Core, Identity, Limits
+from node.core import Core
+from node.identity import Identity, Limits
 
 #: What the rim adds to the core's table: it alone reaches disk and role.
 RIM = ("box.snapshot", "box.cfg")
@@ -201,6 +202,9 @@ class _Nobody:
 
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         return False
+
+    def guest_may(self) -> bool:
+        return True
 
 
 def table() -> Core:

@@ -28,7 +28,7 @@ from wire.replies import empty_reply, nil_reply, task_reply, tasks_reply, values
 
 if TYPE_CHECKING:
     from node.connection import Connection
-    from node.core import Limits
+    from node.identity import Limits
 
 Handler = Callable[["Connection", int, bytes], bytes | None]
 

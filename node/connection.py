@@ -33,6 +33,7 @@ class Connection(Client):
         "decoder",
         "dialect",
         "dirty",
+        "failed_logins",
         "link",
         "lost",
         "out",
@@ -41,6 +42,7 @@ class Connection(Client):
         "salt",
         "secure",
         "socket",
+        "stranger",
         "transport",
         "watchers",
     )
@@ -53,7 +55,10 @@ class Connection(Client):
         self.secure = secure
         #: Of the listener it came by, see node/queue15_calls.py.
         self.dialect = "tube"
-        self.decoder = RequestDecoder(core.limits.frame_bytes_max)
+        #: Has not logged in, and a guest may do nothing: hardly a byte is read of it.
+        self.stranger = True
+        self.failed_logins = 0
+        self.decoder = RequestDecoder(core.limits.login_bytes_max)
         self.calls: dict[bytes, Handler] = {}
         self.out: list[bytes] = []
         self.dirty = False

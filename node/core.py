@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from engine.clients import EMPTY
 from engine.queue import Engine
@@ -27,10 +27,13 @@ from node import (
     module_calls,
     queue15_calls,
     requests,
+    strangers,
     tube_calls,
     xqueue_calls,
 )
 from node.connection import Connection
+from node.identity import Accounts, Identity, Limits
+from node.schema_view import SchemaView
 from wire.constants import CALL, CALL_16
 from wire.replies import empty_reply, error_reply, nil_reply
 
@@ -41,40 +44,6 @@ READ_ONLY_TEXT = "Can't modify data on a read-only instance - box.cfg.read_only 
 _READ_ONLY_LINE = 3859
 #: Calls of the original that answer nothing, rather than nil, where they are not served.
 _ANSWER_NOTHING = ("touch", "truncate", "release_all", "grant", "grant_role", "create_tube")
-
-
-class Accounts(Protocol):
-    """Who may log in and call what; the rim builds it from the configuration."""
-
-    def may(self, user: str, call: str) -> bool: ...
-
-    def grantees(self, user: str) -> tuple[str, ...]: ...
-
-    def dialect(self, user: str) -> str | None: ...
-
-    def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on what one client may make the node hold. Bytes, counts, levels."""
-
-    frame_bytes_max: int = 64 << 20
-    payload_bytes_max: int = 1 << 20
-    output_bytes_max: int = 64 << 20
-    nesting_max: int = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this node is. Ids are UUID text; `version` is what connectors parse."""
-
-    name: str
-    node_id: str
-    cluster_id: str
-    version: str = "2.11.0"
-    listen: str = ""
-    pid: int = 0
 
 
 @dataclass(slots=True)
@@ -130,6 +99,7 @@ class Core:
         self.handlers: dict[str, calls.Handler] = {}
         self.tables: dict[tuple[str, str], dict[bytes, calls.Handler]] = {}
         self.watched: dict[str, Any] = {}
+        self.schema = SchemaView(engine, self.allowed)
         self.errors = 0
         #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
@@ -169,6 +139,7 @@ class Core:
         """Rights, tubes or the role changed: every name is looked up afresh."""
         for table in self.tables.values():
             table.clear()
+        self.schema.forget()
 
     def dialect_of(self, connection: Connection) -> str:
         """Its user's dialect, or that of the listener it came by."""
@@ -259,12 +230,20 @@ class Core:
     # -- connections -----------------------------------------------------------------------------
 
     def connect(self, connection: Connection) -> None:
-        connection.calls = self.table_of(connection)
+        self._entered(connection)
         self.connections[connection.id] = connection
 
     def log_in(self, connection: Connection, user: str) -> None:
         connection.user = user
+        self._entered(connection)
+
+    def _entered(self, connection: Connection) -> None:
         connection.calls = self.table_of(connection)
+        connection.stranger = strangers.is_stranger(self, connection)
+        limits = self.limits
+        connection.decoder.frame_bytes_max = (
+            limits.login_bytes_max if connection.stranger else limits.frame_bytes_max
+        )
 
     def disconnect(self, connection: Connection, now: int) -> None:
         """The socket is gone: waits end, the session's clock starts."""
@@ -294,7 +273,12 @@ class Core:
         woken = engine.woken
         table = connection.calls
         large = 0
-        for sync, rtype, name, args in connection.decoder.feed(data):
+        found = (
+            strangers.requests_of(connection, data)
+            if connection.stranger
+            else connection.decoder.feed(data)
+        )
+        for sync, rtype, name, args in found:
             try:
                 if rtype == CALL or rtype == CALL_16:
                     handler = table.get(name)
@@ -304,6 +288,8 @@ class Core:
                 else:
                     reply = requests.execute(self, connection, sync, rtype, name, args)
                     table = connection.calls
+                    if connection.closing:
+                        break
             except QueueError as error:
                 engine.store.rollback()
                 self.errors += 1
@@ -315,21 +301,25 @@ class Core:
                 if len(reply) > _LARGE_REPLY:
                     large += len(reply)
                     if large > self.limits.output_bytes_max:
-                        self._close(connection, "output limit reached: replies are not read")
+                        self.close(connection, "output limit reached: replies are not read")
                         connection.out.clear()
                         break
             if woken:
                 engine.wake()
         if connection.decoder.lost is not None and not connection.closing:
             connection.out.append(error_reply(0, connection.decoder.lost))
-            self._close(connection, f"framing lost: {connection.decoder.lost.text}")
-        if (connection.out or connection.closing) and not connection.dirty:
+            self.close(connection, f"framing lost: {connection.decoder.lost.text}")
+        if connection.out and not connection.dirty:
             connection.dirty = True
             self.dirty.append(connection)
 
-    def _close(self, connection: Connection, reason: str) -> None:
+    def close(self, connection: Connection, reason: str) -> None:
+        """Say what is in `out`, then close."""
         connection.closing = True
         connection.reason = reason
+        if not connection.dirty:
+            connection.dirty = True
+            self.dirty.append(connection)
 
     def _failed(self, sync: int, error: Exception) -> bytes:
         """Something broke that is nobody's argument: a custom driver, or a bug of ours."""

@@ -24,9 +24,11 @@ from node.backend import NodeBackend
 from node.clock import LogClock, monotonic_us
 from node.config import Settings
 from node.connection import Connection
-from node.core import Core, Identity, Limits
+from node.core import Core
 from node.dialer import Dialer
+from node.doors import room_of
 from node.housekeeping import Housekeeping
+from node.identity import Identity, Limits
 from node.logging import Logger
 from node.peer_status import master_of, promise_of
 from node.peering import Peering
@@ -110,9 +112,7 @@ class Node:
             wal,
             self.clock,
             lambda: secrets.token_bytes(32),
-            handshake_s=settings.limits.handshake_seconds,
-            idle_s=settings.limits.idle_seconds,
-            connections_max=settings.limits.connections_max,
+            room=room_of(settings.limits),
             log=self.logger.info,
         )
         self.snapshots = Snapshots(
@@ -217,6 +217,7 @@ class Node:
                 limits.payload_bytes_max,
                 limits.output_bytes_max,
                 limits.nesting_max,
+                min(limits.login_bytes_max, limits.frame_bytes_max),
             ),
             Users(settings),
             read_only_reply_nil=settings.compat.read_only_reply == "nil",

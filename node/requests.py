@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from engine import select as spaces
-from model.errors import ER_ACCESS_DENIED, ER_UNKNOWN_REQUEST_TYPE, ER_UNSUPPORTED, QueueError
+from model.errors import (
+    ER_ACCESS_DENIED,
+    ER_UNKNOWN_REQUEST_TYPE,
+    ER_UNSUPPORTED,
+    QueueError,
+    failure,
+)
 from node import module_calls
 from wire import constants as c
 from wire import evaluate as ev
 from wire import schema
 from wire.arguments import plain
 from wire.auth import denied, parse_auth
-from wire.replies import empty_reply, error_reply, ok_reply, values_reply
+from wire.replies import empty_reply, error_reply, ok_reply, packed_reply, values_reply
 from wire.watch import parse_key
 
 if TYPE_CHECKING:
@@ -27,7 +33,11 @@ if TYPE_CHECKING:
 _SQL = (c.EXECUTE, c.PREPARE)
 _STREAMS = (c.BEGIN, c.COMMIT, c.ROLLBACK)
 _WRITES = (c.INSERT, c.REPLACE, c.UPDATE, c.DELETE, c.UPSERT)
-_WATCHES = (c.WATCH, c.UNWATCH, c.WATCH_ONCE)
+WATCHES = (c.WATCH, c.UNWATCH)
+#: The longest expression any stock connector or pool sends is a tenth of this.
+EVAL_BYTES_MAX = 4096
+#: Logins that may fail on one connection before it is closed.
+FAILED_LOGINS_MAX = 3
 
 
 def execute(
@@ -55,9 +65,12 @@ def execute(
         except QueueError as error:
             # Nothing was changed that would have to be taken back.
             core.errors += 1
+            connection.failed_logins += 1
+            if connection.failed_logins >= FAILED_LOGINS_MAX:
+                core.close(connection, "too many wrong passwords")
             answer = error_reply(sync, error)
         return promptly(core, connection, answer)
-    if rtype in _WATCHES:
+    if rtype in WATCHES or rtype == c.WATCH_ONCE:
         return watch(core, connection, sync, rtype, name)
     if rtype == c.SUBSCRIBE:
         subscribe(core, connection, sync)
@@ -142,7 +155,7 @@ def select(core: Core, connection: Connection, sync: int, body: dict[int, Any]) 
     """Rows of the schema spaces connectors fetch, and of our own."""
     wanted = schema.parse_select(body)
     if wanted.space_id in schema.SYSTEM_SPACES:
-        return values_reply(sync, schema.select_system(wanted, descriptions(core)))
+        return packed_reply(sync, *core.schema.select(connection.user, wanted))
     space = core.engine.store.spaces.get(wanted.space_id)
     if space is None:
         raise schema.no_such_space(wanted.space_id)
@@ -161,25 +174,6 @@ def select(core: Core, connection: Connection, sync: int, body: dict[int, Any]) 
     return values_reply(sync, rows)
 
 
-def descriptions(core: Core) -> list[schema.SpaceDescription]:
-    """Our spaces as the schema spaces show them."""
-    return [
-        schema.SpaceDescription(
-            space.id,
-            space.name,
-            list(space.format),
-            [
-                schema.IndexDescription(
-                    number, shape.name, shape.type, shape.unique, list(shape.parts)
-                )
-                for number, shape in enumerate(space.shapes)
-            ],
-            temporary=space.temporary,
-        )
-        for space in core.engine.store.spaces.values()
-    ]
-
-
 # -- EVAL ----------------------------------------------------------------------------------------
 
 
@@ -187,6 +181,8 @@ def evaluate(
     core: Core, connection: Connection, sync: int, expression: bytes, args: bytes
 ) -> bytes | None:
     """The handful of expressions connectors and their pools send; no Lua behind them."""
+    if len(expression) > EVAL_BYTES_MAX:
+        raise failure(f"expression of {len(expression)} bytes, at most {EVAL_BYTES_MAX} are read")
     text = expression.decode("utf-8", "surrogateescape")
     understood = ev.understand(text, plain(args))
     match understood:

@@ -10,16 +10,15 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from node.accepted import Socket
 from node.clock import LogClock
 from node.connection import Connection
 from node.core import Core, Turn
 from node.dialer import close_soon
+from node.doors import Guesses, InputRoom, Room, Rotation
 from node.timing import Turns
 from node.wal_writer import WalWriter
-from wire.greeting import greeting
 
-#: How much unsent output pauses reading from a connection, in bytes.
-WRITE_HIGH_BYTES = 1 << 20
 #: How often connections are looked over for missed deadlines, in seconds.
 SWEEP_SECONDS = 1.0
 #: How much the log's clock may lag behind a timer before it is looked at again, in seconds.
@@ -29,8 +28,7 @@ _TIMER_SLACK = 0.0005
 class Shell:
     """One node's loop.
 
-    handshake_s: how long a connection may sit on an unfinished frame or say nothing at first;
-    idle_s: how long it may be silent later (None: for ever); connections_max: beyond, refused.
+    room: how long connections may dawdle, and how many there may be.
     """
 
     def __init__(
@@ -40,23 +38,24 @@ class Shell:
         clock: LogClock,
         new_salt: Callable[[], bytes],
         *,
-        handshake_s: float = 10.0,
-        idle_s: float | None = None,
-        connections_max: int = 10_000,
+        room: Room | None = None,
         log: Callable[[str], None] = print,
     ) -> None:
         self.core = core
         self.wal = wal
         self.clock = clock
         self.new_salt = new_salt
-        self.handshake_s = handshake_s
-        self.idle_s = idle_s
-        self.connections_max = connections_max
+        self.room = room = room or Room()
         self.log = log
         self.loop = asyncio.get_running_loop()
         self.servers: list[asyncio.Server] = []
         self.draining = False
-        self._flush_asked = False
+        self.input = InputRoom(room.input_bytes_max)
+        self.guesses = Guesses()
+        self.rotation = Rotation(self.loop.call_soon, self.loop.time)
+        #: Sockets of strangers, the eldest first: they go when there is no room.
+        self.strangers: dict[Socket, None] = {}
+        self.flush_asked = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us: int | None = None
         self._next_id = 0
@@ -72,7 +71,12 @@ class Shell:
     ) -> tuple[str, int]:
         """Accept connections that speak a dialect; returns the address bound."""
         server = await self.loop.create_server(
-            lambda: Socket(self, tls is not None, dialect), host, port, ssl=tls, backlog=1024
+            lambda: Socket(self, tls is not None, dialect),
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self.room.handshake_s,
+            backlog=1024,
         )
         self.servers.append(server)
         address = server.sockets[0].getsockname()
@@ -82,24 +86,41 @@ class Shell:
         self._next_id += 1
         return self._next_id
 
-    def refuse(self) -> bool:
-        """Whether a new connection is one too many (logged once until there is room again)."""
-        full = len(self.core.connections) >= self.connections_max
+    def admit(self) -> bool:
+        """Whether there is room for one more; the eldest stranger makes room if need be.
+
+        Said once until there is room again.
+        """
+        most = self.room.connections_max
+        full = len(self.core.connections) >= most
         if full and not self._full_reported:
-            self.log(f"connection limit reached: {self.connections_max}; new ones are refused")
+            self.log(
+                f"connection limit reached: {most}; whoever has not logged in goes first, then new "
+                "ones are refused"
+            )
         self._full_reported = full
-        return full
+        if self.crowded and self.strangers:
+            eldest = next(iter(self.strangers))
+            del self.strangers[eldest]
+            eldest.transport.abort()
+            return True
+        return not full
+
+    @property
+    def crowded(self) -> bool:
+        """Only the places kept for peers and operators are left."""
+        return len(self.core.connections) >= self.room.connections_max - self.room.reserved
 
     # -- the turn --------------------------------------------------------------------------------
 
     def ask_flush(self) -> None:
         """Something may have changed: flush once, when this turn's reads are all done."""
-        if not self._flush_asked:
-            self._flush_asked = True
+        if not self.flush_asked:
+            self.flush_asked = True
             self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        self._flush_asked = False
+        self.flush_asked = False
         core = self.core
         turn = core.flush()
         if self.turns.began:
@@ -186,7 +207,7 @@ class Shell:
                 for c in self.core.connections.values()
                 if c.transport is not None and c.transport.get_write_buffer_size()
             ]
-            if self.wal.idle and not waiting and not self._flush_asked:
+            if self.wal.idle and not waiting and not self.flush_asked:
                 break
             await asyncio.sleep(0.01)
         for connection in list(self.core.connections.values()):
@@ -219,104 +240,3 @@ class FeedSocket:
 
     def close(self) -> None:
         close_soon(self.transport)
-
-
-class Socket(asyncio.Protocol):
-    """One accepted socket: bytes to the core, back-pressure, deadlines."""
-
-    def __init__(self, shell: Shell, secure: bool, dialect: str) -> None:
-        self.shell = shell
-        self.dialect = dialect
-        self.secure = secure
-        self.connection: Connection | None = None
-        self.transport: Any = None
-        self.heard = 0.0
-        self.opened = 0.0
-        self.spoken = False
-        #: When the frame that is still incomplete began to arrive.
-        self.stuck_since: float | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        shell = self.shell
-        self.transport = transport
-        if shell.draining or shell.refuse():
-            self.transport.abort()
-            return
-        peer = transport.get_extra_info("peername")
-        where = f"{peer[0]}:{peer[1]}" if peer else "?"
-        salt = shell.new_salt()
-        connection = Connection(shell.core, shell.next_id(), salt, where, self.secure)
-        connection.transport = transport
-        connection.socket = self
-        connection.dialect = self.dialect
-        self.connection = connection
-        self.heard = self.opened = shell.loop.time()
-        self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        shell.core.connect(connection)
-        identity = shell.core.identity
-        self.transport.write(greeting(identity.version, identity.node_id, salt))
-
-    def data_received(self, data: bytes) -> None:
-        connection = self.connection
-        if connection is None or connection.closing:
-            return
-        shell = self.shell
-        self.heard = shell.loop.time()
-        self.spoken = True
-        if connection.link is not None:
-            connection.link.receive(data)
-            shell.ask_flush()
-            return
-        if not shell._flush_asked:
-            shell.turns.begin()
-        if shell.turns.began:
-            shell.turns.receive(shell.core, connection, data, shell.clock.now())
-        else:
-            shell.core.receive(connection, data, shell.clock.now())
-        if not connection.decoder.pending:
-            self.stuck_since = None
-        elif self.stuck_since is None:
-            self.stuck_since = self.heard
-        if not shell._flush_asked:
-            shell._flush_asked = True
-            shell.loop.call_soon(shell.flush)
-
-    def pause_writing(self) -> None:
-        """The client does not read its replies: stop reading its requests."""
-        self.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        connection = self.connection
-        if connection is None:
-            return
-        self.connection = None
-        connection.socket = None
-        connection.transport = None
-        if connection.link is not None:
-            connection.link.lost()
-        shell = self.shell
-        shell.core.disconnect(connection, shell.clock.now())
-        shell.ask_flush()
-
-    def check_deadlines(self, now: float) -> None:
-        """Close a connection that dawdles over a frame, says nothing at first, or went silent."""
-        connection = self.connection
-        shell = self.shell
-        if connection is None or connection.link is not None:
-            return
-        if connection.closing and now - self.heard > shell.handshake_s:
-            self._expire("it does not read why it is being closed")
-        elif self.stuck_since is not None and now - self.stuck_since > shell.handshake_s:
-            self._expire("an unfinished frame waits for its rest")
-        elif not self.spoken and now - self.opened > shell.handshake_s:
-            self._expire("nothing was said after the greeting")
-        elif shell.idle_s is not None and not connection.waits and now - self.heard > shell.idle_s:
-            self._expire("idle")
-
-    def _expire(self, reason: str) -> None:
-        assert self.connection is not None
-        self.shell.log(f"{self.connection.peer}: closed: {reason}")
-        self.transport.abort()

@@ -30,10 +30,15 @@ class Users:
         }
         self._dialects = {user.name: user.dialect for user in settings.users}
         self._rights["guest"] = (*ALWAYS, *settings.guest_rights())
+        self._guest_may = bool(settings.guest_rights())
 
     def may(self, user: str, call: str) -> bool:
         """Whether the configuration lets a user make a call."""
         return any(_matches(call, pattern) for pattern in self._rights.get(user, ()))
+
+    def guest_may(self) -> bool:
+        """Whether the configuration lets who has not logged in do anything but ask who it is."""
+        return self._guest_may
 
     def grantees(self, user: str) -> tuple[str, ...]:
         """Whose grants hold for a user: their own and those of their roles."""

@@ -66,6 +66,8 @@ class Store:
         self.ops: list[Op] = []
         self.undo: list[tuple[Space, Any, Any]] = []
         self.next_space_id = SPACE_ID_FIRST
+        #: Grows whenever a space comes or goes, or begins or ceases to be temporary.
+        self.catalogue_version = 0
         self.lineage: list[tuple[Any, ...]] = []
 
     def add(self, space: Space) -> Space:
@@ -74,6 +76,7 @@ class Store:
         assert space.name not in self.by_name
         self.spaces[space.id] = space
         self.by_name[space.name] = space
+        self.catalogue_version += 1
         space.attach(self)
         return space
 
@@ -102,6 +105,7 @@ class Store:
         space.clear()
         del self.spaces[space.id]
         del self.by_name[space.name]
+        self.catalogue_version += 1
 
     # -- transactions ----------------------------------------------------------------------------
 
@@ -277,6 +281,8 @@ class Store:
         self.timers.clear()
         self.given_up.clear()
         self.next_space_id = SPACE_ID_FIRST
+        #: Grows whenever a space comes or goes, or begins or ceases to be temporary.
+        self.catalogue_version = 0
         self.lineage.clear()
 
     def check(self) -> None:

@@ -5,6 +5,7 @@ Arguments of a call stay raw MessagePack; `arguments.py` takes them apart. No so
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 from model.errors import QueueError
@@ -77,6 +78,11 @@ class RequestDecoder:
     def pending(self) -> int:
         return len(self._held)
 
+    @property
+    def missing(self) -> int:
+        """Bytes without which the packet that is begun tells nothing new; 0 when none is."""
+        return max(0, self._needed - len(self._held)) if self._held else 0
+
     def feed(self, data: bytes) -> list[Request]:
         """The requests that `data` completes, in order of arrival. Never raises."""
         requests: list[Request] = []
@@ -92,6 +98,28 @@ class RequestDecoder:
         if done < len(data) and self.lost is None:
             self._held += data[done:] if done else data
         return requests
+
+    def one_by_one(self, data: bytes) -> Iterator[Request]:
+        """As `feed`, each request read only when it is asked for: `frame_bytes_max` may change.
+
+        Who stops early must not feed again.
+        """
+        if self._held:
+            self._held += data
+            if len(self._held) < self._needed:
+                return
+            data = bytes(self._held)
+            self._held = bytearray()
+        pos, size = 0, len(data)
+        while pos < size and self.lost is None:
+            found: list[Request] = []
+            end = self._next(data, pos, size, found)
+            if end == pos:
+                break
+            pos = end
+            yield found[0]
+        if pos < size and self.lost is None:
+            self._held += data[pos:]
 
     def _cut(self, data: bytes, requests: list[Request]) -> int:
         """Append the complete packets of `data`; return where the rest of it starts."""

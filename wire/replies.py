@@ -61,6 +61,8 @@ _DATA: Final = bytes((0x81, KEY_DATA, 0xDD))
 _EMPTY_DATA: Final = _DATA + b"\x00\x00\x00\x00"
 _NIL_DATA: Final = _DATA + b"\x00\x00\x00\x01\xc0"
 _NIL_DATA_16: Final = _DATA + b"\x00\x00\x00\x01\x91\xc0"
+#: Characters of an error's text, and of each of its details: a tube's name fits.
+ERROR_TEXT_MAX: Final = 100_000
 # Reported as the source of every error; connectors only insist that there is one.
 _ERROR_FILE: Final = "tandemq"
 
@@ -155,8 +157,12 @@ def values_reply(sync: int, values: Sequence[Any], call16: bool = False) -> byte
     """The values a call returns, as `encode` takes them; `call16` wraps every non-array."""
     if call16:
         values = [value if _is_array(value) else (value,) for value in values]
-    encoded = [encode(value) for value in values]
-    return _packet(sync, 0, _DATA + len(encoded).to_bytes(4, "big") + b"".join(encoded))
+    return packed_reply(sync, len(values), b"".join(map(encode, values)))
+
+
+def packed_reply(sync: int, count: int, packed: bytes) -> bytes:
+    """`count` values whose MessagePack is there already, one behind the other."""
+    return _packet(sync, 0, _DATA + count.to_bytes(4, "big") + packed)
 
 
 def _is_array(value: Any) -> bool:
@@ -181,19 +187,25 @@ def ok_reply(sync: int, body: dict[int, Any]) -> bytes:
     return _packet(sync, 0, encode(body))
 
 
+def _told(text: str) -> str:
+    """What an error repeats of a request is for reading: its beginning, if it is long."""
+    return text if len(text) <= ERROR_TEXT_MAX else f"{text[:ERROR_TEXT_MAX]}..."
+
+
 def error_reply(sync: int, error: QueueError) -> bytes:
     """The text under 0x31 and, under 0x52, one frame with keys 0..5 (6 when there are fields)."""
+    text = _told(error.text)
     frame: dict[int, Any] = {
         ERROR_TYPE: error.kind,
         ERROR_FILE: _ERROR_FILE,
         ERROR_LINE: error.line,
-        ERROR_MESSAGE: error.text,
+        ERROR_MESSAGE: text,
         ERROR_ERRNO: 0,
         ERROR_CODE: error.code,
     }
     if error.fields:
-        frame[ERROR_FIELDS] = dict(error.fields)
-    body = encode({KEY_ERROR_TEXT: error.text, KEY_ERROR: {0: [frame]}})
+        frame[ERROR_FIELDS] = {key: _told(value) for key, value in error.fields.items()}
+    body = encode({KEY_ERROR_TEXT: text, KEY_ERROR: {0: [frame]}})
     return _packet(sync, ERROR_FLAG | error.code, body)
 
 

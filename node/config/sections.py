@@ -206,6 +206,12 @@ class Limits(Section):
     """What one client may make the node hold."""
 
     frame_bytes_max: Bytes = size(64 * MIB, KIB, GIB, "Largest request.")
+    login_bytes_max: Bytes = size(
+        8 * KIB,
+        KIB,
+        MIB,
+        "Largest request before login, where a guest may do nothing.",
+    )
     payload_bytes_max: Bytes = size(MIB, 1, GIB, "Largest payload of a task, encoded.")
     output_bytes_max: Bytes = size(
         64 * MIB,
@@ -214,6 +220,20 @@ class Limits(Section):
         "Replies a client may leave unread before it is cut off.",
     )
     connections_max: Count = count(10_000, 1, 1_000_000, "Connections at one time.")
+    connections_reserved: Count = count(
+        16,
+        0,
+        10_000,
+        "Of these, how many are kept for those who log in with the right `replication` or `*`: "
+        "peers and operators get in when all others are taken.",
+    )
+    input_bytes_max: Bytes = size(
+        256 * MIB,
+        MIB,
+        64 * GIB,
+        "Requests that have begun to arrive and are not complete, of all connections together; "
+        "beyond, all but the eldest wait.",
+    )
     nesting_max: Count = count(128, 1, 500, "Levels of arrays and maps within each other.")
     handshake_seconds: Duration = duration(
         10.0,

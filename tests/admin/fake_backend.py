@@ -32,7 +32,8 @@ from node.admin.backend import (
 )
 from node.admin.events import EventBus, Subscription
 from node.clock import LogClock
-from node.core import Core, Identity, Limits, Turn
+from node.core import Core, Turn
+from node.identity import Identity, Limits
 from node.inventory import NodeInventory
 from node.metrics import NodeMetrics, TubeMetrics
 from node.wal_writer import WalWriter

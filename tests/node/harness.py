@@ -15,7 +15,9 @@ from drivers import BUILT_IN
 from engine import admin
 from engine.queue import Engine
 from node.clock import LogClock
-from node.core import Core, Identity, Limits
+from node.core import Core
+from node.doors import Room
+from node.identity import Accounts, Identity, Limits
 from node.shell import Shell
 from node.wal_writer import WalWriter
 
@@ -37,6 +39,9 @@ class Everybody:
 
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         return False
+
+    def guest_may(self) -> bool:
+        return True
 
 
 class Bench:
@@ -107,8 +112,10 @@ class Wire:
 
 
 @contextlib.asynccontextmanager
-async def node(limits: Limits | None = None, **options: Any) -> AsyncIterator[Bench]:
-    """A RUNNING node without a log. `options` are those of `Shell`."""
+async def node(
+    limits: Limits | None = None, accounts: Accounts | None = None, **options: Any
+) -> AsyncIterator[Bench]:
+    """A RUNNING node without a log. `options` are those of `Room`."""
     lines: list[str] = []
 
     def report(text: str, error: BaseException | None = None) -> None:
@@ -117,13 +124,13 @@ async def node(limits: Limits | None = None, **options: Any) -> AsyncIterator[Be
     engine = Engine(BUILT_IN, lambda: os.urandom(16), report)
     clock = LogClock()
     engine.now = clock.now()
-    core = Core(engine, Identity("a", NODE, CLUSTER), limits or Limits(), Everybody())
+    core = Core(engine, Identity("a", NODE, CLUSTER), limits or Limits(), accounts or Everybody())
     engine.start()
     core.set_state("RUNNING")
     for kind in BUILT_IN:
         admin.create_tube(engine, kind, kind, {})
     wal = WalWriter(None, "none", lambda _turn: None, lambda error: lines.append(str(error)))
-    shell = Shell(core, wal, clock, lambda: os.urandom(32), log=lines.append, **options)
+    shell = Shell(core, wal, clock, lambda: os.urandom(32), room=Room(**options), log=lines.append)
     _, port = await shell.listen("127.0.0.1", 0, None)
     bench = Bench(core, shell, port, lines)
     sweeper = asyncio.ensure_future(shell.sweep())

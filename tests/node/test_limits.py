@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from node import shell as shell_module
-from node.core import Limits
+from node.identity import Limits
 from tests.node.harness import Wire, node
 
 pytestmark = pytest.mark.asyncio

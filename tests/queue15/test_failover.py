@@ -13,7 +13,8 @@ from model.errors import ER_READONLY, QueueError, failure
 from node.config import Settings
 from node.config.load import ConfigError
 from node.connection import Connection
-from node.core import Core, Identity, Limits
+from node.core import Core
+from node.identity import Identity, Limits
 from node.users import Users
 from tests.engine.engine_bench import Bench, assert_replica_agrees
 from tests.node.harness import node
