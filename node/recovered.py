@@ -14,21 +14,15 @@ from typing import TYPE_CHECKING, Any
 from engine.queue import Engine
 from model.errors import StorageError
 from model.record import Op, Record
+from node import rewinding
 from node.clock import wall_us
-from replication.rescue import RescueNote, encode_rescue
+from replication.rescue import RescueNote
 from spaces.store import ApplyError
-from storage.disk import (
-    RESCUE_PREFIX,
-    SUFFIX_IN_PROGRESS,
-    Disk,
-    append_all,
-    remove_durably,
-    write_file,
-)
+from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from storage.files import FileDisk
 from storage.log import Log
 from storage.meta import Meta, open_meta, read_meta, replace_meta
-from storage.recovery import Recovered, open_log, recover, wipe
+from storage.recovery import Recovered, open_log, recover
 from storage.rescue import rescue_names
 from storage.segment import Term, segment_names
 from storage.snapshot import (
@@ -118,31 +112,11 @@ class Storage:
     def rewind(self, to_lsn: int, note: RescueNote) -> None:
         """Rescue every record after `to_lsn`, cut them off, and load what is left.
 
-        Where no snapshot is old enough everything is rescued and nothing is left. In this order
-        an interruption at any point leaves a directory that recovers and is told to rewind again.
+        Where that point cannot be reached from here everything is rescued and nothing is left.
         """
         assert self.log is not None
-        disk, log = self.disk, self.log
-        self._write_note(note)
-        kept = [name for name in snapshot_names(disk) if self.snapshot_lsn(name) <= to_lsn]
-        if kept or log.first_lsn == 1:
-            for name in snapshot_names(disk):
-                if name not in kept:
-                    remove_durably(disk, name)
-            log.truncate_from(to_lsn + 1)
-        else:
-            # The records before the log's first are in the snapshot only: it is kept, too.
-            for name in snapshot_names(disk)[:1]:
-                disk.rename(name, RESCUE_PREFIX + name)
-            log.truncate_from(log.first_lsn)
-            wipe(disk)
+        rewinding.rewind(self.disk, self.meta, self.log, to_lsn, note)
         self._load()
-
-    def _write_note(self, note: RescueNote) -> None:
-        if note.name in self.disk.list():
-            # An earlier attempt at this very cut knew more.
-            return
-        write_file(self.disk, note.name, encode_rescue(note, ()))
 
     def begin_incoming(self, at: int) -> None:
         """A snapshot of the upstream begins, or goes on at byte `at`."""

@@ -21,8 +21,7 @@ from model.record import (
     HEADER_SIZE,
     INSERT,
     INSERT_MANY,
-    KIND_PUT,
-    KIND_PUT_MANY,
+    KIND_NAMES,
     SET,
     SET_MANY,
     TRUNCATE,
@@ -41,6 +40,8 @@ RESCUE_VERSION = 1
 #: Spaces below are the queue's own; tubes start here (spaces.store.SPACE_ID_FIRST).
 TUBE_SPACE_FIRST = 1024
 _HEAD = struct.Struct(">4sII")
+#: Space id and task id; records of an xqueue tube may have text for it.
+TaskKey = tuple[int, int | str]
 
 
 class RescueError(Exception):
@@ -58,7 +59,9 @@ class RescueNote:
 
     lineage: of the log that lost its end, as it was before the cut, so that its last terms are
     those of the records. tubes: space id -> (name, driver) at the fork: the records name spaces
-    by number, and on the other lineage the same number may be another tube.
+    by number, and on the other lineage the same number may be another tube. records_from: the
+    first LSN whose record is saved, 0 for `first_lsn`; of those below only what they led to is
+    known, by the rescued `snapshot`.
     """
 
     cluster: bytes
@@ -70,12 +73,13 @@ class RescueNote:
     time_us: int
     reason: str
     tubes: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    records_from: int = 0
+    snapshot: str = ""
 
     @property
-    def name(self) -> str:
-        """Where the note lies: beside the segment in which the log saved the first cut record."""
-        term = self.lineage.term_at(self.first_lsn)
-        return f"rescue/{term.number if term else 0:010d}-{self.first_lsn:020d}.note"
+    def saved_from(self) -> int:
+        """The first LSN whose record is saved."""
+        return self.records_from or self.first_lsn
 
     @property
     def summary(self) -> str:
@@ -102,6 +106,9 @@ def encode_rescue(note: RescueNote, frames: Iterable[bytes]) -> bytes:
             "time_us": note.time_us,
             "reason": note.reason,
             "tubes": [[space, *names] for space, names in note.tubes.items()],
+            # What older versions do not know they pass over.
+            **({"records_from": note.records_from} if note.records_from else {}),
+            **({"snapshot": note.snapshot} if note.snapshot else {}),
         },
         unicode_errors="surrogateescape",
     )
@@ -138,9 +145,13 @@ def decode_note(data: bytes) -> tuple[RescueNote, int]:
             value["time_us"],
             value["reason"],
             {space: (name, driver) for space, name, driver in value["tubes"]},
+            value.get("records_from", 0),
+            value.get("snapshot", ""),
         )
         if len(note.cluster) != ID_BYTES or len(note.node) != ID_BYTES:
             raise ValueError(f"an id is not {ID_BYTES} bytes")
+        if not 1 <= note.first_lsn <= note.saved_from <= note.last_lsn + 1:
+            raise ValueError(f"LSN {note.first_lsn}, {note.saved_from}, {note.last_lsn}")
     except (ValueError, TypeError, KeyError, LineageError, msgpack.UnpackException) as error:
         raise RescueError(_HEAD.size, f"the note is malformed: {error}") from error
     return note, end
@@ -183,10 +194,11 @@ def _frames(
 
 @dataclass(frozen=True, slots=True)
 class RescuedTask:
-    """A task that was put in the cut records and not finished in them.
+    """A task that is there at the end of the cut, and was not at the fork.
 
     row: as it was at the end of the cut, by the driver's format; its last field is the payload.
-    tube, driver: "" when the space is not known. lsn, time_us: of the put.
+    tube, driver: "" when the space is not known. lsn, time_us: of the record it came in, 0 when
+    only a snapshot has it: then it may have been there at the fork, too.
     """
 
     lsn: int
@@ -194,7 +206,7 @@ class RescuedTask:
     space_id: int
     tube: str
     driver: str
-    task_id: int
+    task_id: int | str
     row: tuple[Any, ...]
 
     @property
@@ -204,30 +216,60 @@ class RescuedTask:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What an operator may put again, and what will run again by itself.
+    """What an operator may put again, what will run again by itself, and what is undone.
 
+    tasks: those that came into being in the cut, by whatever call, and those only a snapshot has.
     finished: (space id, task id) of tasks from before the fork that were finished in the cut
-    records: the winning log has them still, so somebody gets them once more.
+    records: the winning log has them still, so somebody gets them once more. changed: tasks from
+    before the fork that were taken, buried, edited ... in it: (space id, task id) -> the fields
+    that were set, by their numbers. emptied: spaces from before the fork that were truncated or
+    dropped. calls: how many records of each kind.
     """
 
     tasks: tuple[RescuedTask, ...]
-    finished: tuple[tuple[int, int], ...]
+    finished: tuple[TaskKey, ...]
+    changed: Mapping[TaskKey, Mapping[int, Any]] = field(default_factory=dict)
+    emptied: tuple[int, ...] = ()
+    calls: Mapping[str, int] = field(default_factory=dict)
 
 
 def replay_plan(
-    records: Iterable[tuple[int, Record]], tubes: Mapping[int, tuple[str, str]]
+    records: Iterable[tuple[int, Record]],
+    tubes: Mapping[int, tuple[str, str]],
+    snapshot: Iterable[tuple[int, Record]] = (),
+    reach: int = 0,
 ) -> ReplayPlan:
-    """`records`: (LSN, record) of the cut, ascending; `tubes`: the note's, at the fork."""
-    plan = _Plan(dict(tubes))
-    for lsn, (time_us, kind, _session, ops) in records:
-        put = kind in (KIND_PUT, KIND_PUT_MANY)
+    """`records`: (LSN, record) of the cut, ascending; `tubes`: the note's, at the fork.
+
+    `snapshot`: the content of a snapshot that ends at LSN `reach`, as records; LSN 0 for its rows.
+    What counts is what the records did to rows, not what their calls are named.
+    """
+    whole = _Plan(dict(tubes))
+    for lsn, (time_us, _kind, _session, ops) in snapshot:
         for op in ops:
-            plan.op(lsn, time_us, put, op)
+            whole.op(lsn, time_us, op)
+    whole.forget_changes()
+    cut = _Plan(dict(whole.tubes)) if reach else whole
+    for lsn, (time_us, kind, _session, ops) in records:
+        name = KIND_NAMES.get(kind, f"kind {kind}")
+        cut.calls[name] = cut.calls.get(name, 0) + 1
+        for op in ops:
+            cut.op(lsn, time_us, op)
+            if cut is not whole and lsn > reach:
+                whole.op(lsn, time_us, op)
+    alive = {**whole.alive, **cut.alive}
     tasks = []
-    for (space_id, task_id), (lsn, time_us, row) in plan.alive.items():
-        tube, driver = plan.tubes.get(space_id, ("", ""))
+    for (space_id, task_id), (lsn, time_us, row) in sorted(alive.items(), key=_by_lsn):
+        tube, driver = cut.tubes.get(space_id) or whole.tubes.get(space_id, ("", ""))
         tasks.append(RescuedTask(lsn, time_us, space_id, tube, driver, task_id, tuple(row)))
-    return ReplayPlan(tuple(tasks), tuple(plan.finished))
+    changed = {key: fields for key, fields in cut.changed.items() if key not in alive}
+    return ReplayPlan(
+        tuple(tasks), tuple(cut.finished), changed, tuple(cut.emptied), dict(cut.calls)
+    )
+
+
+def _by_lsn(item: tuple[TaskKey, tuple[int, int, list[Any]]]) -> int:
+    return item[1][0]
 
 
 class _Plan:
@@ -235,20 +277,25 @@ class _Plan:
 
     def __init__(self, tubes: dict[int, tuple[str, str]]) -> None:
         self.tubes = tubes
-        self.alive: dict[tuple[int, int], tuple[int, int, list[Any]]] = {}
-        self.finished: dict[tuple[int, int], None] = {}
+        self.alive: dict[TaskKey, tuple[int, int, list[Any]]] = {}
+        self.finished: dict[TaskKey, None] = {}
+        self.changed: dict[TaskKey, dict[int, Any]] = {}
+        self.emptied: dict[int, None] = {}
+        self.calls: dict[str, int] = {}
+        self._made: set[int] = set()
 
-    def op(self, lsn: int, time_us: int, put: bool, op: Op) -> None:
+    def op(self, lsn: int, time_us: int, op: Op) -> None:
         code, space = op[0], op[1]
         if code == CREATE:
             self.tubes[space] = (op[2], op[3])
+            self._made.add(space)
         elif not isinstance(space, int) or space < TUBE_SPACE_FIRST:
             return
         elif code == INSERT:
-            self._insert(lsn, time_us, put, space, op[2])
+            self._insert(lsn, time_us, space, op[2])
         elif code == INSERT_MANY:
             for row in op[2]:
-                self._insert(lsn, time_us, put, space, row)
+                self._insert(lsn, time_us, space, row)
         elif code == SET:
             self._set(space, op[2], op[3:])
         elif code == SET_MANY:
@@ -260,23 +307,40 @@ class _Plan:
             for key in op[2]:
                 self._finish(space, key)
         elif code in (DROP, TRUNCATE):
-            for key in [key for key in self.alive if key[0] == space]:
-                del self.alive[key]
+            self._empty(space)
 
-    def _insert(self, lsn: int, time_us: int, put: bool, space: int, row: Any) -> None:
+    def forget_changes(self) -> None:
+        """What was followed so far is where the cut begins."""
+        self.finished.clear()
+        self.changed.clear()
+        self.emptied.clear()
+        self._made.clear()
+
+    def _insert(self, lsn: int, time_us: int, space: int, row: Any) -> None:
         key = (space, row[0])
         known = self.alive.get(key)
-        if known is not None:
-            self.alive[key] = (known[0], known[1], list(row))
-        elif put:
-            self.alive[key] = (lsn, time_us, list(row))
+        if known is not None and known[0]:
+            lsn, time_us = known[:2]
+        self.alive[key] = (lsn, time_us, list(row))
 
-    def _set(self, space: int, key: Any, changes: Op) -> None:
-        known = self.alive.get((space, key)) if isinstance(key, int) else None
-        if known is not None:
-            for fieldno, value in zip(changes[::2], changes[1::2], strict=True):
-                known[2][fieldno] = value
+    def _set(self, space: int, task_id: Any, changes: Op) -> None:
+        pairs = zip(changes[::2], changes[1::2], strict=True)
+        known = self.alive.get((space, task_id))
+        if known is None:
+            self.changed.setdefault((space, task_id), {}).update(pairs)
+            return
+        for fieldno, value in pairs:
+            known[2][fieldno] = value
 
-    def _finish(self, space: int, key: Any) -> None:
-        if isinstance(key, int) and self.alive.pop((space, key), None) is None:
-            self.finished[(space, key)] = None
+    def _finish(self, space: int, task_id: Any) -> None:
+        key = (space, task_id)
+        self.changed.pop(key, None)
+        if self.alive.pop(key, None) is None:
+            self.finished[key] = None
+
+    def _empty(self, space: int) -> None:
+        for tasks in (self.alive, self.changed):
+            for key in [key for key in tasks if key[0] == space]:
+                del tasks[key]
+        if space not in self._made:
+            self.emptied[space] = None

@@ -29,6 +29,8 @@ OPERATIONS = (
     "free",
 )
 SUFFIX_IN_PROGRESS = ".inprogress"
+#: Behind the name of a file that was found damaged and set aside.
+SUFFIX_DAMAGED = ".damaged"
 RESCUE_PREFIX = "rescue/"
 
 

@@ -318,10 +318,7 @@ class Log:
         `StorageError` when `lsn` is no longer in the log, or a segment goes while it is read.
         """
         while lsn <= self.last_lsn:
-            if lsn < self.first_lsn:
-                raise StorageError(
-                    self._disk.where, 0, f"LSN {lsn} is gone, the log starts at {self.first_lsn}"
-                )
+            self.check_reach(lsn)
             at = bisect_left(self._segments, lsn, key=_last_lsn)
             info = self._segments[at]
             reader = SegmentReader(self._disk, info.name, self._meta, info.size)
@@ -346,23 +343,39 @@ class Log:
             gone.append(name)
         return gone
 
+    def rescue_from(self, lsn: int) -> list[str]:
+        """Save every record from `lsn` on under `rescue/`, durably, one file per term.
+
+        Returns their names; the log stays as it is. Raises `StorageError`.
+        """
+        self._check_usable()
+        self.check_reach(lsn)
+        try:
+            return save_from(self._disk, self._meta, self._segments, lsn)
+        except StorageError as error:
+            raise self._stop(error) from error
+
+    def check_reach(self, lsn: int) -> None:
+        """Raises `StorageError` when `lsn` is no longer in the log."""
+        if lsn < self.first_lsn:
+            raise StorageError(
+                self._disk.where, 0, f"LSN {lsn} is gone, the log starts at {self.first_lsn}"
+            )
+
     def truncate_from(self, lsn: int, rescue: bool = True) -> Cut:
         """Cut every record from `lsn` on, for a rewind; `open_term` must follow.
 
-        The records are first saved and synced under `rescue/`, one file per term, then removed
+        The records are first saved by `rescue_from`, unless the caller has done so, then removed
         newest first: whenever this is interrupted the log is valid, and cutting again finishes
         it. The published commit LSN goes down with them. Raises `StorageError`.
         """
         self._check_usable()
         if lsn > self.last_lsn:
             return Cut(lsn, self.last_lsn, [])
-        if lsn < self.first_lsn:
-            raise StorageError(
-                self._disk.where, 0, f"LSN {lsn} is gone, the log starts at {self.first_lsn}"
-            )
+        self.check_reach(lsn)
         last_lsn = self.last_lsn
+        names = self.rescue_from(lsn) if rescue else []
         try:
-            names = save_from(self._disk, self._meta, self._segments, lsn) if rescue else []
             if self._handle >= 0:
                 self._disk.close(self._handle)
                 self._handle = -1

@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from model.errors import StorageError
 from model.record import FrameError, Op, Record, decode_body
-from storage.disk import SUFFIX_IN_PROGRESS, Disk, remove_durably
+from storage.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS, Disk, remove_durably
 from storage.log import SEGMENT_BYTES, Log
 from storage.mend import keep_torn
 from storage.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
+from storage.rescue import bring_back_snapshot
 from storage.segment import (
     SEGMENT_HEADER_SIZE,
     SegmentInfo,
@@ -33,7 +34,6 @@ from storage.snapshot import (
     verify_snapshot,
 )
 
-SUFFIX_DAMAGED = ".damaged"
 NO_FOOTER = "ends without the footer of a sealed segment"
 
 
@@ -113,11 +113,17 @@ def wipe(disk: Disk) -> None:
 
     Interrupted at any point it leaves a directory that recovers or is wiped again.
     """
-    names = disk.list()
-    if COMMIT_NAME in names:
+    wipe_log(disk)
+    # From the oldest: what is left is always a state.
+    for name in snapshot_names(disk):
+        remove_durably(disk, name)
+
+
+def wipe_log(disk: Disk) -> None:
+    """Remove the whole log from its newest segment on; the snapshots stay."""
+    if COMMIT_NAME in disk.list():
         remove_durably(disk, COMMIT_NAME)
-    # Segments from the newest, then snapshots from the oldest: what is left is always a state.
-    for name in [*reversed(segment_names(disk)), *snapshot_names(disk)]:
+    for name in reversed(segment_names(disk)):
         remove_durably(disk, name)
 
 
@@ -137,6 +143,7 @@ class _Recovery:
         if problem is not None:
             found.reports.append(problem)
         names = segment_names(self.disk)
+        found.reports += bring_back_snapshot(self.disk)
         self._choose_snapshot(names)
         self._load_snapshot()
         found.last_lsn = found.snapshot_lsn

@@ -1,7 +1,7 @@
 """Cutting a diverged end off the log, after saving every record of it under `rescue/`.
 
-A rescue file is a sealed segment of one term, `rescue/<term>-<first lsn>.wal`. Whether to cut,
-and what becomes of the saved records, is decided elsewhere.
+A rescue file is a sealed segment of one term, `rescue/<number>-<first lsn>-<term id>.wal`; older
+versions left out the id. Whether to cut, and what becomes of what is saved, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,16 +11,28 @@ from dataclasses import dataclass
 
 from model.errors import StorageError
 from model.record import FrameHeader, Record, decode_body, encode_frame
-from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
-from storage.meta import Meta
+from storage.disk import (
+    RESCUE_PREFIX,
+    SUFFIX_DAMAGED,
+    SUFFIX_IN_PROGRESS,
+    Disk,
+    append_all,
+    remove_durably,
+)
+from storage.meta import Meta, read_commit
 from storage.segment import (
     SEGMENT_HEADER_SIZE,
     SUFFIX,
     SegmentInfo,
     SegmentReader,
+    TermFields,
     encode_segment_header,
+    name_lsn,
+    segment_names,
     whole_frame,
 )
+from storage.snapshot import SUFFIX as SNAPSHOT_SUFFIX
+from storage.snapshot import snapshot_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,16 @@ class Cut:
     @property
     def records(self) -> int:
         return self.last_lsn - self.first_lsn + 1
+
+
+def rescue_stem(term: TermFields, first_lsn: int) -> str:
+    """What the files of one cut and term begin with. Numbers repeat, ids do not."""
+    return f"{RESCUE_PREFIX}{term[0]:010d}-{first_lsn:020d}-{term[1].hex()}"
+
+
+def rescued_snapshot(name: str, term_id: bytes) -> str:
+    """Where a rescue moves a snapshot whose last record is of this term."""
+    return f"{RESCUE_PREFIX}{name.removesuffix(SNAPSHOT_SUFFIX)}-{term_id.hex()}{SNAPSHOT_SUFFIX}"
 
 
 def rescue_names(disk: Disk) -> list[str]:
@@ -50,6 +72,28 @@ def read_rescue(
         yield header, whole_frame(header, body), decode_body(body, header.count)
     if reader.footer is None:
         raise StorageError(name, reader.info.size, "rescue file has no footer")
+
+
+def bring_back_snapshot(disk: Disk) -> list[str]:
+    """Undo a full rescue that older versions left half done. Returns what to report.
+
+    They moved the only snapshot to `rescue/` before the log behind it was saved, and took `commit`
+    away after the log.
+    """
+    segments, here = segment_names(disk), snapshot_names(disk)
+    # Where both are gone `commit` says that the rescue did not come to its end.
+    published = read_commit(disk)[0] if not segments else 0
+    first = (name_lsn(segments[0], SUFFIX) or 0) if segments else published + 1
+    if (name_lsn(here[-1], SNAPSHOT_SUFFIX) or 0 if here else 0) + 1 >= first:
+        return []
+    for path in disk.list():
+        name = path.removeprefix(RESCUE_PREFIX)
+        end_lsn = name_lsn(name, SNAPSHOT_SUFFIX) if name != path else None
+        if end_lsn is not None and end_lsn + 1 >= first:
+            disk.rename(path, name)
+            disk.sync_dir()
+            return [f"{path}: moved back, the log goes on behind it"]
+    return []
 
 
 def save_from(disk: Disk, meta: Meta, segments: list[SegmentInfo], lsn: int) -> list[str]:
@@ -90,7 +134,7 @@ class _Writer:
     def __init__(self, disk: Disk, meta: Meta, source: SegmentInfo, first_lsn: int) -> None:
         self.disk, self.meta = disk, meta
         term = source.term
-        self.name = f"{RESCUE_PREFIX}{term.number:010d}-{first_lsn:020d}{SUFFIX}"
+        self.name = rescue_stem(term, first_lsn) + SUFFIX
         self.aside = self.name + SUFFIX_IN_PROGRESS
         header = encode_segment_header(meta, term, first_lsn)
         self.info = SegmentInfo(
@@ -127,8 +171,12 @@ class _Writer:
         return self.name
 
     def _kept_lsn(self) -> int:
-        reader = SegmentReader(self.disk, self.name, self.meta, rescue=True)
-        footer = reader.peek_footer()
+        try:
+            footer = SegmentReader(self.disk, self.name, self.meta, rescue=True).peek_footer()
+        except StorageError:
+            # Damaged since: what can be read of it still is not thrown away.
+            self.disk.rename(self.name, self.name + SUFFIX_DAMAGED)
+            return 0
         return footer.last_lsn if footer is not None else 0
 
 

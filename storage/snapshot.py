@@ -35,7 +35,7 @@ from storage.blocks import (
     encode_block,
     unpack,
 )
-from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
+from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from storage.meta import Meta
 from storage.segment import FOOTER_MAGIC, HEADER_MAGIC, Term, TermFields, name_lsn, term_from
 
@@ -273,7 +273,8 @@ class SnapshotReader:
             raise FrameError(
                 f"end block says {said}, read were LSN {self.last_lsn}, {blocks} blocks"
             )
-        if snapshot_name(said.end_lsn) != self.name.removesuffix(SUFFIX_IN_PROGRESS):
+        # One that a rescue moved keeps the LSN in front of its name.
+        if not self.name.removeprefix(RESCUE_PREFIX).startswith(f"{said.end_lsn:020d}"):
             raise FrameError(f"end block says LSN {said.end_lsn}")
         if end != self.size:
             raise FrameError(f"{self.size - end} bytes follow the end block")

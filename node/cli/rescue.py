@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model.task import STATE_NAMES
 from node.cli.directories import time_text
 from node.cli.files import Directory
 from node.cli.output import REFUSED, CommandError, json_line, note, table
@@ -18,9 +20,13 @@ from node.cli.remote import Caller, Json, Remote, remote_of
 from node.cli.shared import given
 
 if TYPE_CHECKING:
-    from node.rescue_files import Replayed, Rescued, RescueFiles
+    from node.rescue_files import Cut, Replayed, Rescued, RescueFiles
     from replication.rescue import ReplayPlan, RescuedTask
 
+_LISTED = (
+    "name", "first_lsn", "last_lsn", "records", "tasks", "replayed", "will_run_again", "changed",
+    "time", "reason", "problem",
+)  # fmt: skip
 Name = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="As `rescue list` shows it; else the only one."),
@@ -60,9 +66,13 @@ def _files(directory: Any) -> Iterator[RescueFiles]:
 
 
 def _chosen(files: RescueFiles, name: str | None) -> Rescued:
+    from node.rescue_files import Unreadable
+
     cuts = files.cuts()
     found = [cut for cut in cuts if name in (None, cut.name)]
     if len(found) == 1:
+        if isinstance(found[0], Unreadable):
+            raise CommandError(found[0].problem, REFUSED, "the other cuts can be read")
         return found[0]
     names = ", ".join(cut.name for cut in cuts) or "none"
     what = "nothing was cut here" if not cuts else f"which one? there are {names}"
@@ -73,36 +83,50 @@ def _chosen(files: RescueFiles, name: str | None) -> Rescued:
 
 def list_(directory: Directory, as_lines: Json = False) -> None:
     """List what was cut off this node's log, oldest first."""
-    from node.rescue_files import load_replayed
-
-    rows = []
     with _files(directory) as files:
-        for cut in files.cuts():
-            plan, done = files.plan(cut), load_replayed(directory, cut.name)
-            rows.append(
-                {
-                    "name": cut.name,
-                    "first_lsn": cut.note.first_lsn,
-                    "last_lsn": cut.note.last_lsn,
-                    "records": cut.records,
-                    "tasks": len(plan.tasks),
-                    "replayed": len(done.put),
-                    "will_run_again": len(plan.finished),
-                    "time": time_text(cut.note.time_us),
-                    "reason": cut.note.reason,
-                }
-            )
+        rows = [_listed(directory, files, cut) for cut in files.cuts()]
         strays = files.strays()
+    problems = [f"{row['name']}: {row['problem']}" for row in rows if row["problem"]]
+    if rows and not problems and not as_lines:
+        rows = [{k: v for k, v in row.items() if k != "problem"} for row in rows]
     if as_lines:
         for row in rows:
             json_line(row)
     elif rows:
         columns = tuple(name.replace("_", " ") for name in rows[0])
-        table(columns, [tuple(row.values()) for row in rows], right=columns[1:7])
+        values = [tuple("" if v is None else v for v in row.values()) for row in rows]
+        table(columns, values, right=columns[1:8])
     else:
         print("nothing was cut here")
     for file in strays:
         note(f"{file} has no note: `tandemq log dump --rescue {file}` shows its records")
+    if problems:
+        raise CommandError("\n".join(problems), REFUSED, "the other cuts can be read")
+
+
+def _listed(directory: Path, files: RescueFiles, cut: Cut) -> dict[str, Any]:
+    """What one line of the list says; what cannot be read says why, and hides no other."""
+    from model.errors import StorageError
+    from node.rescue_files import Unreadable, load_replayed
+    from replication.rescue import RescueError
+
+    row: dict[str, Any] = dict.fromkeys(_LISTED)
+    row["name"] = cut.name
+    if isinstance(cut, Unreadable):
+        return {**row, "problem": cut.problem}
+    note = cut.note
+    row |= {"first_lsn": note.first_lsn, "last_lsn": note.last_lsn, "records": cut.records}
+    row |= {"time": time_text(note.time_us), "reason": note.reason}
+    try:
+        plan = files.plan(cut)
+        row |= {"tasks": len(plan.tasks), "will_run_again": len(plan.finished)}
+        row["changed"] = len(plan.changed) + len(plan.emptied)
+        row["replayed"] = len(load_replayed(directory, cut.name).put)
+    except RescueError as error:
+        row["problem"] = error.reason
+    except (StorageError, ValueError) as error:
+        row["problem"] = str(error)
+    return row
 
 
 def show(directory: Directory, name: Name = None, as_lines: Json = False) -> None:
@@ -118,17 +142,21 @@ def show(directory: Directory, name: Name = None, as_lines: Json = False) -> Non
             "lsn": None,
             "tube": cut.note.tubes.get(space, (str(space), ""))[0],
             "id": task_id,
-            "what": "will run again",
+            "what": what,
             "options": {},
             "payload": None,
         }
-        for space, task_id in plan.finished
+        for (space, task_id), what in _undone(plan)
     ]
     if as_lines:
         for row in (*rows, *again):
             json_line(row)
         return
     print(cut.note.summary)
+    print("calls: " + ", ".join(f"{count} {call}" for call, count in plan.calls.items()))
+    if cut.note.snapshot:
+        first, last = cut.note.first_lsn, cut.note.saved_from - 1
+        print(f"LSN {first}..{last} were in no log any more: {cut.note.snapshot} has what they did")
     table(
         ("LSN", "tube", "id", "what", "options", "payload"),
         [
@@ -139,11 +167,24 @@ def show(directory: Directory, name: Name = None, as_lines: Json = False) -> Non
     )
 
 
+def _undone(plan: ReplayPlan) -> Iterator[tuple[tuple[int, int | str | None], str]]:
+    """(space id, task id) of tasks from before the fork, and what the cut took back of them."""
+    for key in plan.finished:
+        yield key, "will run again"
+    for key, fields in plan.changed.items():
+        state = STATE_NAMES.get(fields.get(1, ""), "changed")
+        yield key, f"as before the cut: {state} in it"
+    for space in plan.emptied:
+        yield (space, None), "as before the cut: emptied or dropped in it"
+
+
 def _row(task: RescuedTask, done: Replayed) -> dict[str, Any]:
     from node.rescue_files import NotSendable, is_buried, options_of, payload_of
 
     key = (task.space_id, task.task_id)
     what = "put again" if not is_buried(task) else "buried"
+    if not task.lsn:
+        what = "of a snapshot, may be there still"
     if key in done.put:
         what = f"replayed as {done.put[key]}"
     elif key in done.open:
@@ -175,6 +216,9 @@ def replay(
         bool, typer.Option("--again", help="Also what an earlier replay has put already.")
     ] = False,
     buried: Annotated[bool, typer.Option("--buried", help="Also buried tasks; ready.")] = False,
+    unsure: Annotated[
+        bool, typer.Option("--unsure", help="Also tasks of a snapshot that may be there still.")
+    ] = False,
     as_lines: Json = False,
 ) -> None:
     """Put the tasks of one cut into their tubes again, on the node that serves now.
@@ -186,7 +230,7 @@ def replay(
     with _files(directory) as files:
         cut = _chosen(files, name)
         plan, done = files.plan(cut), load_replayed(directory, cut.name)
-    chosen, counts = _choose(plan, done, again, buried)
+    chosen, counts = _choose(plan, done, again, buried, unsure)
     if really:
         try:
             remote.run(lambda caller: _put(caller, chosen, done, remote.where))
@@ -201,11 +245,12 @@ def replay(
 
 
 def _choose(
-    plan: ReplayPlan, done: Replayed, again: bool, buried: bool
+    plan: ReplayPlan, done: Replayed, again: bool, buried: bool, unsure: bool
 ) -> tuple[list[RescuedTask], dict[str, int]]:
     from node.rescue_files import NotSendable, is_buried, payload_of
 
-    counts = dict.fromkeys(("put", "replayed before", "outcome unknown", "buried", "left out"), 0)
+    counts = dict.fromkeys(("put", "replayed before", "outcome unknown"), 0)
+    counts |= dict.fromkeys(("buried", "unsure", "left out"), 0)
     chosen = []
     for task in plan.tasks:
         key = (task.space_id, task.task_id)
@@ -218,6 +263,9 @@ def _choose(
         if is_buried(task) and not buried:
             counts["buried"] += 1
             continue
+        if not task.lsn and not unsure:
+            counts["unsure"] += 1
+            continue
         try:
             payload_of(task)
         except NotSendable:
@@ -228,6 +276,7 @@ def _choose(
             continue
         chosen.append(task)
     counts["will run again"] = len(plan.finished)
+    counts["changed"] = len(plan.changed) + len(plan.emptied)
     return chosen, counts
 
 

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from model.errors import StorageError
 from node.doctor.findings import Bounds, Finding, Level
-from storage.disk import SUFFIX_IN_PROGRESS
+from storage.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS
 from storage.files import LOCK_NAME, FileDisk
 from storage.inspect import Verification
 from storage.mend import SUFFIX_TORN
 from storage.meta import Meta, read_meta
-from storage.recovery import SUFFIX_DAMAGED
 from storage.rescue import rescue_names
 from storage.snapshot import snapshot_names
 

@@ -63,7 +63,6 @@ def test_there_and_back() -> None:
     found = list(frames)
     assert [data for _, data, _ in found] == FRAMES
     assert [header.first_lsn for header, _, _ in found] == [10, 12, 13]
-    assert NOTE.name == "rescue/0000000001-00000000000000000010.note"
     assert NOTE.summary == (
         "LSN 10..14 of term 3: 5 records, 3 acknowledged; rewind to the term of b"
     )
@@ -132,8 +131,7 @@ def test_rows_follow_their_changes_and_keep_their_put() -> None:
                 put(4),
                 record(KIND_TAKE, (SET, 1024, 4, 1, "t"), (INSERT, 514, [1, 4, 0, b"s", 5])),
                 record(KIND_RELEASE, (INSERT, 1024, [4, "~", b"p4"])),
-                # Not a put: a row from before the fork that somebody released.
-                record(KIND_RELEASE, (INSERT, 1024, [2, "r", b"old"])),
+                # A row from before the fork that somebody took.
                 record(KIND_TAKE, (SET, 1024, 2, 1, "t")),
             ],
             10,
@@ -143,6 +141,8 @@ def test_rows_follow_their_changes_and_keep_their_put() -> None:
     [task] = plan.tasks
     assert (task.lsn, task.time_us, task.row, task.payload) == (10, 5, (4, "~", b"p4"), b"p4")
     assert plan.finished == ()
+    assert plan.changed == {(1024, 2): {1: "t"}}
+    assert plan.calls == {"put": 1, "take": 2, "release": 1}
 
 
 def test_batches_and_whole_tubes() -> None:

@@ -70,8 +70,7 @@ def forget_to_release_at_promotion(patch: Patch) -> None:
 
 
 def rewind_without_rescue(patch: Patch) -> None:
-    cut = Log.truncate_from
-    patch.setattr(Log, "truncate_from", lambda log, lsn, _rescue=True: cut(log, lsn, False))
+    patch.setattr(Log, "rescue_from", lambda _log, _lsn: [])
 
 
 def confirm_before_durable(patch: Patch) -> None:

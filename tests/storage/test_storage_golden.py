@@ -34,7 +34,13 @@ def test_they_load_and_say_what_stands_beside_them() -> None:
 
 
 def test_this_version_writes_the_same_bytes() -> None:
-    assert build().contents() == golden_files()
+    # Rescue files are named after the term's id, too, since; those of older versions are read.
+    now = {_as_once(name): data for name, data in build().contents().items()}
+    assert now == golden_files()
+
+
+def _as_once(name: str) -> str:
+    return name.rpartition("-")[0] + ".wal" if name.startswith("rescue/") else name
 
 
 def test_they_recover_from_a_real_directory(tmp_path: Path) -> None:

@@ -1,0 +1,222 @@
+"""A process or the power ends at every disk operation of what replaces or cuts a log.
+
+After each: the directory starts, and every acknowledged task is in memory or in what the
+operator's commands list; doing it again finishes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from model.errors import StorageError
+from node.rescue_files import Rescued, RescueFiles
+from storage.memory import MemoryDisk
+from storage.segment import segment_names
+from storage.snapshot import snapshot_names
+from tests.node.storage_life import Action, Life, Stopper, copy_of, listed, newest_snapshot
+
+#: Power cuts at one operation, each leaving something else.
+POWER_CUTS = 4
+
+
+def reigned(puts: int = 24) -> Life:
+    """Two terms in several segments, not trimmed."""
+    life = Life(MemoryDisk()).reign(1)
+    life.tube()
+    life.put(puts)
+    life.reign(2)
+    life.put(6)
+    return life
+
+
+def trimmed(keep: int = 2) -> Life:
+    """Two snapshots, the log behind the older one trimmed; the log goes on."""
+    life = Life(MemoryDisk(), keep=keep).reign(1)
+    life.tube()
+    for _ in range(3):
+        life.put(12)
+        life.snapshot(frames=2)
+    life.put(9)
+    life.reign(2)
+    life.put(5)
+    log = life.storage.log
+    assert log is not None
+    assert log.first_lsn > 1
+    assert len(snapshot_names(life.disk)) == keep
+    return life
+
+
+def killed_everywhere(
+    original: Life, action: Action, again: Action | None, needed: set[str], power_cut: bool
+) -> int:
+    """Number of operations. needed: payloads that must be in memory or listed, always."""
+    steps = 0
+    while True:
+        steps += 1
+        for seed in range(POWER_CUTS if power_cut else 1):
+            disk = copy_of(original.disk)
+            life = Life(disk, seed=7)
+            with Stopper(disk, steps) as stopper:
+                try:
+                    action(life)
+                except StorageError:
+                    assert stopper.fired
+            if not stopper.fired:
+                check(disk, life, needed, "at the end")
+                return steps - 1
+            if power_cut:
+                disk.crash(Random(steps * 100 + seed))
+            back = started(disk, f"operation {steps}, power cut {seed if power_cut else 'none'}")
+            check(disk, back, needed | set(life.acked.values()), f"operation {steps}")
+            if again is not None:
+                again(back)
+                check(disk, back, needed, f"operation {steps}, done again")
+                started(disk, f"operation {steps}, done again, started again")
+
+
+def started(disk: MemoryDisk, when: str) -> Life:
+    try:
+        return Life(disk, seed=8)
+    except StorageError as error:
+        raise AssertionError(f"does not start after {when}: {error}; {disk.list()}") from error
+
+
+def check(disk: MemoryDisk, life: Life, needed: set[str], when: str) -> None:
+    missing = needed - life.payloads() - listed(disk)
+    assert not missing, f"{when}: {sorted(missing)} neither in the log nor listed; {disk.list()}"
+
+
+weather = pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
+
+
+@weather
+@pytest.mark.parametrize("fork", [8, 25, 29])
+def test_a_rewind_killed_anywhere(fork: int, power_cut: bool) -> None:
+    original = reigned()
+    needed = set(original.acked.values())
+
+    def rewind(life: Life) -> None:
+        if life.engine.lsn > fork:
+            life.rewind(fork)
+
+    assert killed_everywhere(original, rewind, rewind, needed, power_cut) > 15
+
+
+@weather
+def test_a_rewind_to_behind_a_snapshot_killed_anywhere(power_cut: bool) -> None:
+    original = trimmed()
+    older, newer = (int(name.partition(".")[0]) for name in snapshot_names(original.disk))
+    fork = (older + newer) // 2
+    needed = set(original.acked.values())
+
+    def rewind(life: Life) -> None:
+        if life.engine.lsn > fork:
+            life.rewind(fork)
+
+    assert killed_everywhere(original, rewind, rewind, needed, power_cut) > 15
+
+
+@weather
+@pytest.mark.parametrize("back", [0, 2, 9], ids=["at the log's start", "just before", "far before"])
+@pytest.mark.parametrize("keep", [1, 2], ids=["one snapshot", "two snapshots"])
+def test_a_full_rescue_killed_anywhere(keep: int, back: int, power_cut: bool) -> None:
+    """The fork is older than every snapshot, and the log in front of them is trimmed."""
+    original = trimmed(keep)
+    log = original.storage.log
+    assert log is not None
+    oldest = int(snapshot_names(original.disk)[0].partition(".")[0])
+    fork = min(log.first_lsn - back, oldest - 1)
+    needed = {value for lsn, value in original.acked.items() if lsn > fork}
+
+    def rewind(life: Life) -> None:
+        if life.engine.lsn > fork:
+            life.rewind(fork)
+
+    assert killed_everywhere(original, rewind, rewind, needed, power_cut) > 10
+
+
+@weather
+@pytest.mark.parametrize("shorter", [reigned, trimmed])
+def test_an_install_killed_anywhere(shorter: object, power_cut: bool) -> None:
+    original: Life = shorter()  # type: ignore[operator]
+    upstream = Life(copy_of(original.disk)).reign(3)
+    upstream.put(20)
+    upstream.snapshot()
+    name, data = newest_snapshot(upstream)
+    needed = set(original.acked.values())
+
+    def install(life: Life) -> None:
+        if life.engine.lsn < upstream.engine.lsn:
+            life.install(name, data)
+
+    assert killed_everywhere(original, install, install, needed, power_cut) > 8
+
+
+@weather
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_snapshot_killed_anywhere(keep: int, power_cut: bool) -> None:
+    original = trimmed(keep)
+    needed = set(original.acked.values())
+
+    def snapshot(life: Life) -> None:
+        life.reign(life.engine.store.lineage[-1][0] + 1)
+        life.snapshot(frames=3)
+
+    assert killed_everywhere(original, snapshot, snapshot, needed, power_cut) > 15
+
+
+@weather
+def test_a_roll_killed_anywhere(power_cut: bool) -> None:
+    original = reigned()
+    needed = set(original.acked.values())
+
+    def roll(life: Life) -> None:
+        before = len(segment_names(life.disk))
+        life.reign(life.engine.store.lineage[-1][0] + 1)
+        while len(segment_names(life.disk)) < before + 4:
+            life.put(1)
+
+    assert killed_everywhere(original, roll, roll, needed, power_cut) > 30
+
+
+GOLDEN = Path(__file__).parent / "golden"
+#: What 0.1.0 had acknowledged behind the fork at LSN 43 when it wrote those directories.
+OLD_FORK, OLD_LAST = 43, 59
+
+
+def old_directory(name: str) -> MemoryDisk:
+    """As 0.1.0 left it when it ended inside a full rescue, or behind it."""
+    home = GOLDEN / name
+    return MemoryDisk(
+        {p.relative_to(home).as_posix(): p.read_bytes() for p in home.rglob("*") if p.is_file()}
+    )
+
+
+@pytest.mark.parametrize("name", ["full_rescue_begun", "full_rescue_cutting"])
+def test_a_full_rescue_that_0_1_0_left_half_done_is_finished(name: str) -> None:
+    disk = old_directory(name)
+    assert not snapshot_names(disk), "0.1.0 had moved the only one"
+    life = started(disk, name)
+    assert any("moved back" in line for line in life.said)
+    needed = set(read_payloads(OLD_FORK))
+    assert needed <= life.payloads() | listed(disk)
+    life.rewind(OLD_FORK)
+    assert not life.engine.store.lineage
+    check(disk, life, needed, name)
+
+
+def test_a_full_rescue_that_0_1_0_finished_can_be_listed() -> None:
+    disk = old_directory("full_rescue_done")
+    (cut,) = RescueFiles(disk).cuts()
+    assert isinstance(cut, Rescued)
+    assert (cut.note.first_lsn, cut.note.last_lsn, cut.records) == (44, 59, 16)
+    assert listed(disk) == set(read_payloads(OLD_FORK))
+    assert RescueFiles(disk).strays() == []
+
+
+def read_payloads(fork: int) -> list[str]:
+    acked = (*range(45, 54), *range(55, 60))
+    return [f"payload of {lsn}" for lsn in (44, *acked) if lsn > fork]
