@@ -41,7 +41,8 @@ class AdminConfig:
     hosts: further names it is known by (a service name, a proxy's). tls: None only on loopback.
     flip_wait_s: how long a request waits for a new state before it is answered 202.
     heartbeat_s: how often a silent event stream says that it lives. write_s: how long a listener
-    may leave its events unread before it is cut off.
+    may leave its events unread before it is cut off. ask_s: how long a connection may take over a
+    TLS handshake, and over its first request.
     """
 
     host: str
@@ -53,6 +54,7 @@ class AdminConfig:
     heartbeat_s: float = 15.0
     write_s: float = 30.0
     body_s: float = 10.0
+    ask_s: float = 5.0
     connections_max: int = 256
     streams_max: int = 64
 

@@ -20,6 +20,7 @@ from node.admin.operations import Operations, Report
 from node.admin.problems import Problem, problem_of
 from node.admin.security import AdminConfig, Gate
 from node.admin.stream import Streams
+from node.admin.waiting_room import WaitingRoom
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -60,6 +61,7 @@ class AdminServer:
         self._refusals: dict[tuple[str, str], float] = {}
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
+        self._room: WaitingRoom | None = None
 
     def app(self) -> web.Application:
         """The routes with all their checks."""
@@ -85,16 +87,21 @@ class AdminServer:
         server = self._runner.server
         assert server is not None
 
-        def accept() -> asyncio.Protocol:
-            if len(server.connections) >= config.connections_max:
-                return _Refuse()
-            protocol: asyncio.Protocol = server()
-            return protocol
-
         loop = asyncio.get_running_loop()
+        self._room = room = WaitingRoom(loop, config.connections_max, config.ask_s)
+
+        def accept() -> asyncio.Protocol:
+            protocol: asyncio.Protocol = server()
+            return protocol if room.enter(protocol) else _Refuse()
+
         try:
             self._server = await loop.create_server(
-                accept, config.host, config.port, ssl=config.tls, backlog=128
+                accept,
+                config.host,
+                config.port,
+                ssl=config.tls,
+                ssl_handshake_timeout=None if config.tls is None else config.ask_s,
+                backlog=128,
             )
         except BaseException:
             await self._runner.cleanup()
@@ -115,6 +122,9 @@ class AdminServer:
 
     @web.middleware
     async def _problems(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        room = self._room
+        if room is not None:
+            room.asks(request.protocol)
         try:
             return await handler(request)
         except Exception as error:
@@ -125,6 +135,9 @@ class AdminServer:
             elif problem.status in (401, 403):
                 self._report_refusal(request.remote or "?", problem)
             return problem.response(request.path)
+        finally:
+            if room is not None:
+                room.answered(request.protocol)
 
     def _report_refusal(self, remote: str, problem: Problem) -> None:
         """One line per caller and cause a minute, so that nobody can fill the log."""

@@ -320,17 +320,55 @@ async def test_garbage_is_refused_and_harms_nobody() -> None:
         assert (await node.ask("GET", "/health"))[0] == 200
 
 
-async def test_connections_beyond_the_limit_are_closed() -> None:
+async def test_a_probe_gets_in_however_many_sit_there_and_say_nothing() -> None:
     async with api(connections_max=3) as node:
-        held = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(3)]
-        with pytest.raises(ClientConnectionError):
-            await node.ask("GET", "/health")
+        held = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(12)]
+        for _ in range(5):
+            assert (await node.ask("GET", "/health"))[0] == 200
+        assert len(node.server._runner.server.connections) <= 4  # type: ignore[union-attr]
+        assert await asyncio.wait_for(held[0][0].read(), 5) == b""
         for _, writer in held:
             writer.close()
-            await writer.wait_closed()
-        while node.server._runner.server.connections:  # type: ignore[union-attr]
-            await asyncio.sleep(0)
+
+
+async def test_connections_that_all_ask_are_let_finish() -> None:
+    async with api(connections_max=2, body_s=5.0) as node:
+        head = (
+            b"PUT /v1/read_only HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"
+        )
+        held = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(2)]
+        for _, writer in held:
+            writer.write(head)
+        while len(node.server._room._busy) < 2:  # type: ignore[union-attr]
+            await asyncio.sleep(0.01)
+        with pytest.raises(ClientConnectionError):
+            await node.ask("GET", "/health")
+        for reader, writer in held:
+            writer.write(b'{"read_only": true}')
+            assert (await reader.readline()).startswith(b"HTTP/1.1 20")
+            writer.close()
+
+
+async def test_places_of_connections_that_ended_are_free_again() -> None:
+    async with api(connections_max=2) as node:
+        for _ in range(20):
+            assert (await node.ask("GET", "/health"))[0] == 200
+        room = node.server._room
+        assert room is not None
+        assert len(room._silent) + len(room._idle) + len(room._busy) <= 2
+
+
+async def test_who_asks_nothing_is_closed() -> None:
+    async with api(ask_s=0.05) as node:
+        silent, _writer = await asyncio.open_connection("127.0.0.1", node.port)
+        slow, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost:")
+        assert await asyncio.wait_for(silent.read(), 5) == b""
+        assert await asyncio.wait_for(slow.read(), 5) == b""
         assert (await node.ask("GET", "/health"))[0] == 200
+        _writer.close()
+        writer.close()
 
 
 # -- TLS -------------------------------------------------------------------------------------------
