@@ -12,7 +12,8 @@ ROWS = ROW.findall(PAGE.read_text())
 
 
 def test_every_failure_has_one_row() -> None:
-    assert [row[0] for row in ROWS] == [f"F{number:02}" for number in range(1, 97)]
+    assert len(ROWS) >= 96
+    assert [row[0] for row in ROWS] == [f"F{number:02}" for number in range(1, len(ROWS) + 1)]
 
 
 def test_every_test_named_is_there() -> None:
@@ -35,5 +36,7 @@ def test_a_row_without_a_test_says_so() -> None:
 def test_the_counts_are_those_of_the_rows() -> None:
     none = sum(row[3].startswith("**not covered**") for row in ROWS)
     partly = sum("not covered" in row[3] for row in ROWS) - none
-    said = f"{96 - none - partly} rows are shown by tests, {partly} in part, {none} not at all."
+    said = (
+        f"{len(ROWS) - none - partly} rows are shown by tests, {partly} in part, {none} not at all."
+    )
     assert said in PAGE.read_text()
