@@ -13,7 +13,13 @@ from drivers.base import Driver
 from engine import arguments, attempts, expiry, keys, room
 from engine.clients import PENDING, Client, _Sentinel
 from model.errors import failure, not_taken, task_not_found
-from model.record import KIND_ACK_MANY, KIND_PUT_MANY, KIND_RELEASE_MANY, KIND_TAKE_MANY
+from model.record import (
+    KIND_ACK_MANY,
+    KIND_PUT_MANY,
+    KIND_RELEASE_MANY,
+    KIND_TAKE_MANY,
+    check_record,
+)
 
 if TYPE_CHECKING:
     from engine.tube import Tube
@@ -54,6 +60,8 @@ def put_many(
         ids = [row[0] for row in rows]
     else:
         rows, ids = keys.insert_many(tube, keyed)
+    if len(rows) > engine.unmeasured:
+        check_record(engine.store.ops)
     tube.calls["put"] += len(rows)
     engine.commit(KIND_PUT_MANY, client.session)
     if tube.callback is not None:

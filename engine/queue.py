@@ -28,6 +28,7 @@ from engine.system_spaces import (
 from engine.tube import Callback, Tube
 from engine.waits import SLACK, Waits
 from engine.xqueue import RecordTube
+from model.bounds import MIB, unmeasured_rows
 from model.errors import failure
 from model.record import (
     KIND_DELAY,
@@ -37,6 +38,7 @@ from model.record import (
     KIND_TTR,
     TERM,
     Record,
+    check_record,
 )
 from model.task import NEVER_US
 from spaces.space import IndexShape, Row, Space
@@ -81,6 +83,8 @@ class Engine:
         self.last_delivery = 0
         #: How long nobody reigned before this node does, in µs; set before `promote`.
         self.frozen_us = 0
+        #: A call with more ops (or rows of a batch) than this is measured before its commit.
+        self.unmeasured = unmeasured_rows(MIB)
         self.ttr_us = 0
         self.ttr_s: float | int = 0
         self.in_replicaset = False
@@ -119,13 +123,16 @@ class Engine:
     # -- transactions ----------------------------------------------------------------------------
 
     def commit(self, kind: int, session: bytes | None) -> None:
-        """What the call changed becomes one record; a call that logged nothing makes none."""
+        """What the call changed becomes one record; after an error it can all be taken back."""
         store = self.store
-        store.undo.clear()
         if ops := store.ops:
+            if len(ops) > self.unmeasured:
+                check_record(ops)
+            fresh, lsn = ops[:0], self.lsn + 1
             self.records.append((self.now, kind, session, ops))
-            store.ops = []
-            self.lsn += 1
+            # From here on nothing asks for memory.
+            store.ops, self.lsn = fresh, lsn
+        store.undo.clear()
 
     def take_records(self) -> list[Record]:
         records = self.records

@@ -23,10 +23,20 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
+
+from model.bounds import (
+    FRAME_BODY_BYTES_AIM,
+    FRAME_BODY_BYTES_MAX,
+    FRAME_EXTRA_BYTES,
+    RECORD_BYTES_MAX,
+    RECORD_HEAD_BYTES,
+    TooLarge,
+    record_too_large,
+)
 
 INSERT, SET, DELETE, CREATE, DROP, TRUNCATE, TERM, MARK = 1, 2, 3, 4, 5, 6, 7, 8
 INSERT_MANY, SET_MANY, DELETE_MANY = 9, 10, 11
@@ -110,13 +120,18 @@ Record = tuple[int, int, bytes | None, list[Op]]
 FRAME_MAGIC = b"TQf1"
 _HEADER = struct.Struct(">4sIIIQIQ")
 HEADER_SIZE = _HEADER.size
-FRAME_BODY_BYTES_MAX = 256 * 1024 * 1024
 #: Where in a header the CRC and the first LSN stand.
 _CRC_AT, _LSN_AT = 8, 16
 _NO_CRC = bytes(4)
 
-_packer = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
-_pack_body = _packer.pack
+
+def _new_packer() -> msgpack.Packer:
+    """A packer keeps the largest buffer it ever needed: one that packs much should not last."""
+    return msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
+
+
+_pack_body = _new_packer().pack
+_pack_array_header = _new_packer().pack_array_header
 _crc32 = zlib.crc32
 
 
@@ -159,23 +174,86 @@ def _seed(term_id: bytes, first_lsn: int) -> int:
 def encode_frame(
     records: Sequence[Record], term: int, term_id: bytes, first_lsn: int, commit_lsn: int
 ) -> bytes:
-    """One frame for one event-loop turn: the same bytes go to the disk and to every downstream."""
+    """One frame: the same bytes go to the disk and to every downstream.
+
+    Raises `TooLarge` for what older readers would refuse; `encode_frames` cuts in time.
+    """
     body: bytes = _pack_body(records)
-    count = len(records)
+    return _framed(body, len(records), term, term_id, first_lsn, commit_lsn)
+
+
+def _framed(
+    body: bytes, count: int, term: int, term_id: bytes, first_lsn: int, commit_lsn: int
+) -> bytes:
+    if len(body) > FRAME_BODY_BYTES_MAX:
+        raise TooLarge(
+            f"a frame of {len(body)} bytes with {count} records from LSN {first_lsn} was to be "
+            f"written, {FRAME_BODY_BYTES_MAX} are the most"
+        )
     bare = _HEADER.pack(FRAME_MAGIC, len(body), 0, term, first_lsn, count, commit_lsn)
     crc = _crc32(body, _crc32(bare, _seed(term_id, first_lsn)))
     return _HEADER.pack(FRAME_MAGIC, len(body), crc, term, first_lsn, count, commit_lsn) + body
 
 
+def record_bytes(ops: Sequence[Op]) -> int:
+    """How many bytes a record of these ops has in a frame, at most."""
+    packed = _new_packer().pack
+    return RECORD_HEAD_BYTES + sum([len(packed(op)) for op in ops])
+
+
+def check_record(ops: Sequence[Op]) -> None:
+    """Raises `QueueError` when what a call changed is too large for a record."""
+    size = record_bytes(ops)
+    if size > RECORD_BYTES_MAX:
+        raise record_too_large(size)
+
+
+def encode_frames(
+    records: Sequence[Record], term: int, term_id: bytes, first_lsn: int, commit_lsn: int
+) -> list[tuple[bytes, int, int]]:
+    """(frame, its first and last LSN) of all that a turn changed: nearly always one frame.
+
+    Beyond `FRAME_BODY_BYTES_AIM` there are several; a record larger than that has one of its own.
+    Raises `TooLarge`.
+    """
+    body: bytes = _pack_body(records)
+    count = len(records)
+    if len(body) <= FRAME_BODY_BYTES_AIM or count == 1:
+        frame = _framed(body, count, term, term_id, first_lsn, commit_lsn)
+        return [(frame, first_lsn, first_lsn + count - 1)]
+    del body
+    packed: Callable[[Any], bytes] = _new_packer().pack
+    frames: list[tuple[bytes, int, int]] = []
+
+    def close(upto: int) -> None:
+        first, last = first_lsn + upto - len(part), first_lsn + upto - 1
+        body = b"".join((_pack_array_header(len(part)), *part))
+        frames.append((_framed(body, len(part), term, term_id, first, commit_lsn), first, last))
+
+    part: list[bytes] = []
+    size = 0
+    for number, record in enumerate(records):
+        one = packed(record)
+        size += len(one)
+        if part and size > FRAME_BODY_BYTES_AIM - FRAME_EXTRA_BYTES:
+            close(number)
+            part, size = [], len(one)
+        part.append(one)
+    close(count)
+    return frames
+
+
 def decode_header(buffer: bytes | memoryview, position: int = 0) -> FrameHeader:
-    """Read a frame header at `position`. Raises `FrameError` (torn when bytes are missing)."""
+    """Read a frame header at `position`. Raises `FrameError` (torn when bytes are missing).
+
+    Its length is not bounded here: older versions wrote frames above `FRAME_BODY_BYTES_MAX`. Who
+    reads a file compares it with what the file holds, before anything is kept.
+    """
     if len(buffer) - position < HEADER_SIZE:
         raise FrameError("header is cut short", torn=True)
     magic, length, crc, term, first_lsn, count, commit = _HEADER.unpack_from(buffer, position)
     if magic != FRAME_MAGIC:
         raise FrameError(f"not a frame: magic {bytes(magic)!r}")
-    if length > FRAME_BODY_BYTES_MAX:
-        raise FrameError(f"length {length} is over the limit of {FRAME_BODY_BYTES_MAX} bytes")
     return FrameHeader(length, crc, term, first_lsn, count, commit)
 
 
@@ -196,6 +274,13 @@ def frame_body(
     if crc != header.crc:
         raise FrameError(f"CRC is {crc:08x}, the header says {header.crc:08x}")
     return view[start:end]
+
+
+def seed_of(head: bytes, term_id: bytes) -> int:
+    """What the CRC of a body starts from, given its header's bytes; it ends as the header's."""
+    crc = _crc32(head[_LSN_AT : _LSN_AT + 8], _crc32(term_id))
+    crc = _crc32(_NO_CRC, _crc32(head[:_CRC_AT], crc))
+    return _crc32(head[_CRC_AT + 4 : HEADER_SIZE], crc)
 
 
 def decode_body(body: bytes | memoryview, count: int) -> list[Record]:

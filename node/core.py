@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,13 +14,8 @@ from engine.clients import EMPTY
 from engine.queue import Engine
 from engine.tube import Tube
 from engine.xqueue import RecordTube
-from model.errors import (
-    ER_PROC_LUA,
-    ER_READONLY,
-    QueueError,
-    no_such_proc,
-)
-from model.record import encode_frame
+from model.errors import ER_PROC_LUA, ER_READONLY, QueueError, no_such_proc
+from model.record import encode_frames
 from node import (
     calls,
     import_calls,
@@ -53,6 +48,8 @@ class Turn:
     frame: bytes | None = None
     first_lsn: int = 0
     last_lsn: int = 0
+    #: Frames before that one, with their first and last LSNs, where it would be too large.
+    before: Sequence[tuple[bytes, int, int]] = ()
     replies: list[tuple[Connection, bytes]] = field(default_factory=list)
     #: Replies that tell nothing of the data: they wait for no record.
     prompt: list[tuple[Connection, bytes]] = field(default_factory=list)
@@ -330,16 +327,17 @@ class Core:
         return error_reply(sync, QueueError(ER_PROC_LUA, f"Internal error: {text}", "LuajitError"))
 
     def flush(self) -> Turn:
-        """What the turn changed and whom it answers. Replies must wait for the frame, if any."""
+        """What the turn changed and whom it answers, after the frame, if any. An error is fatal."""
         engine = self.engine
+        if engine.store.torn:
+            raise RuntimeError("a failed call could not be taken back")
         turn = Turn()
         if engine.records:
             records = engine.take_records()
-            turn.last_lsn = engine.lsn
-            turn.first_lsn = engine.lsn - len(records) + 1
-            turn.frame = encode_frame(
-                records, self.term, self.term_id, turn.first_lsn, self.commit_lsn
-            )
+            first_lsn = engine.lsn - len(records) + 1
+            frames = encode_frames(records, self.term, self.term_id, first_lsn, self.commit_lsn)
+            turn.frame, turn.first_lsn, turn.last_lsn = frames.pop()
+            turn.before = frames
         for connection, reply in self.prompt:
             if connection.closing:
                 connection.out.insert(0, reply)

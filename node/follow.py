@@ -63,6 +63,13 @@ class Follow(Link):
             return False
         return self.beat.writable if self.beat is not None else self.upstream.writable
 
+    def receive(self, data: bytes) -> None:
+        """What a read delivered. What breaks off amid it leaves log and memory apart."""
+        try:
+            super().receive(data)
+        except Exception as error:
+            self.peering.wal.broke(f"following {self.name}", error)
+
     def take(self, message: Message) -> None:
         peering, applier = self.peering, self.applier
         if type(message) is Frame:

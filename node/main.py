@@ -18,6 +18,7 @@ import uvloop
 
 from engine import admin
 from engine.queue import Engine
+from model.bounds import unmeasured_rows
 from model.errors import QueueError, StorageError
 from node import plugins
 from node.backend import NodeBackend
@@ -119,6 +120,7 @@ class Node:
             core,
             wal,
             storage.new_snapshot,
+            storage.snapshot_proven,
             storage.snapshot_published,
             settings.snapshot.every_bytes,
             shell.flush,
@@ -224,6 +226,7 @@ class Node:
             open_links=bool(settings.peers) and settings.replication.user is None,
         )
         core.started_us = self.engine.now
+        self.engine.unmeasured = unmeasured_rows(limits.payload_bytes_max)
         return core
 
     # -- role ------------------------------------------------------------------------------------
@@ -357,10 +360,10 @@ class Node:
 
     def _disk_failed(self, error: StorageError) -> None:
         """Nothing more is acknowledged from here on; the process ends and says why."""
-        self.logger.error(f"the log failed, nothing more is acknowledged: {error}")
         self.exit_code = EXIT_DISK
-        self.role.fault(str(error))
         self.ended.set()
+        self.logger.error(f"the log failed, nothing more is acknowledged: {error}")
+        self.role.fault(str(error))
 
     async def _end(self) -> None:
         """Drain, make everything durable, close; at most a few seconds."""
@@ -381,6 +384,7 @@ class Node:
         if self.storage.log is None and self.settings.snapshot.keep:
             writer = self.storage.new_snapshot(self.engine.lsn)
             snapshot_now(self.core, writer, self.engine.lsn)
+            self.storage.snapshot_published(self.engine.lsn)
         self.wal.close()
         self.logger.info("ended in good order")
 

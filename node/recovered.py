@@ -26,12 +26,15 @@ from storage.recovery import Recovered, open_log, recover
 from storage.rescue import rescue_names
 from storage.segment import Term, segment_names
 from storage.snapshot import (
+    SNAPSHOTS_KEPT,
     SnapshotHeader,
-    SnapshotWriter,
     prune,
+    put_aside,
+    put_bad_aside,
     snapshot_names,
     verify_snapshot,
 )
+from storage.snapshot_writer import SnapshotWriter
 
 if TYPE_CHECKING:
     from node.config import Settings
@@ -89,6 +92,8 @@ class Storage:
         #: How many rescue files there are, as last counted: whoever asks must not list for it.
         self.rescue_files = 0
         self.count_rescues()
+        #: Snapshots that this process has read to their end.
+        self._good = {recovered.snapshot} if recovered.snapshot is not None else set[str]()
         if settings.wal.mode != "none":
             self.log = open_log(disk, recovered, settings.wal.segment_bytes)
 
@@ -136,20 +141,32 @@ class Storage:
         if INCOMING in self.disk.list():
             self.disk.remove(INCOMING)
 
-    def install(self, name: str) -> None:
-        """The snapshot is complete: it takes the place of log and snapshots, then is loaded.
+    def incoming_problem(self, name: str) -> StorageError | None:
+        """Read the complete snapshot before anything makes room for it.
 
-        Its new name comes first: from then on recovery starts from it, whatever else is there.
+        One that cannot be read is put aside: what is wrong with it; nothing else has changed.
         """
         disk = self.disk
         disk.sync(self._incoming)
         disk.close(self._incoming)
         self._incoming = -1
+        try:
+            verify_snapshot(disk, INCOMING, self.meta.cluster, name)
+        except StorageError as error:
+            put_aside(disk, INCOMING, name)
+            return StorageError(name, error.position, error.reason)
+        return None
+
+    def install(self, name: str) -> None:
+        """The snapshot, read to its end, takes the place of log and snapshots, then is loaded.
+
+        Its new name comes first: from then on recovery starts from it, whatever else is there.
+        """
+        disk = self.disk
         if self.log is not None:
             self.log.close()
         disk.rename(INCOMING, name)
         disk.sync_dir()
-        verify_snapshot(disk, name, self.meta.cluster)
         for old in [*reversed(segment_names(disk)), *snapshot_names(disk)]:
             if old != name:
                 remove_durably(disk, old)
@@ -168,6 +185,7 @@ class Storage:
         )
         self.meta = self.recovered.meta
         self.count_rescues()
+        self._good = {self.recovered.snapshot} if self.recovered.snapshot is not None else set()
         engine.lsn = self.recovered.last_lsn
         engine.now = max(engine.now, self.recovered.last_time_us)
         if self.log is not None:
@@ -189,23 +207,34 @@ class Storage:
             self.disk, SnapshotHeader(self.meta.cluster, self.meta.node, lineage, start_lsn)
         )
 
+    def snapshot_proven(self, name: str) -> list[StorageError]:
+        """A snapshot was written and read back; are those before it good, too? May run in a thread.
+
+        What is not is put aside and returned. Blocking.
+        """
+        self._good.add(name)
+        return put_bad_aside(self.disk, self.meta.cluster, self._good)
+
     def snapshot_published(self, end_lsn: int) -> None:
         """A snapshot is on disk: older ones and the segments nobody needs any more may go.
 
-        What a downstream still lacks is kept, up to so many bytes; then it will bootstrap.
+        Nothing goes before there are two good ones, so that losing one of them, whichever it is,
+        loses nothing. What a downstream still lacks is kept, up to so many bytes; then it will
+        bootstrap.
         """
-        prune(self.disk, self.settings.snapshot.keep)
+        keep = self.settings.snapshot.keep
         if self.log is None:
+            prune(self.disk, keep)
             return
-        before = self._oldest_snapshot(end_lsn) + 1
+        prune(self.disk, max(keep, SNAPSHOTS_KEPT))
+        names = snapshot_names(self.disk)
+        if len(names) < SNAPSHOTS_KEPT or not self._good.issuperset(names):
+            return
+        before = self.snapshot_lsn(names[0]) + 1
         wanted = self.retained()
         if wanted is not None and self.log.size_bytes <= self.settings.replication.retain_bytes:
             before = min(before, wanted)
         self.log.trim(before)
-
-    def _oldest_snapshot(self, end_lsn: int) -> int:
-        names = snapshot_names(self.disk)
-        return min((int(name.partition(".")[0]) for name in names), default=end_lsn)
 
 
 def open_storage(

@@ -15,7 +15,7 @@ from node.follow import Follow
 from replication import decisions as d
 from replication.followed import FollowedLog
 from replication.lineage import Lineage
-from replication.messages import AGAIN, DIVERGED, Welcome
+from replication.messages import AGAIN, DIVERGED, GARBAGE, Welcome
 from replication.rescue import RescueNote
 from spaces.store import ApplyError
 
@@ -86,8 +86,9 @@ class Replica:
         self._busy = link
         try:
             self._append(run)
-        except StorageError as error:
-            self.wal.fail(error)
+        except Exception as error:
+            # Whatever it was: log and memory need not agree any more.
+            self.wal.broke("applying the upstream's records", error)
         finally:
             self._busy = None
 
@@ -124,8 +125,8 @@ class Replica:
                     self._snapshot_part(link, decision)
                 case _:
                     raise AssertionError(f"unknown decision {decision}")
-        except StorageError as error:
-            self.wal.fail(error)
+        except Exception as error:
+            self.wal.broke(f"{type(decision).__name__} of the upstream", error)
         finally:
             self._busy = None
 
@@ -217,6 +218,13 @@ class Replica:
         self.peering.restart_links("its log was cut")
 
     def _install(self, link: Follow, done: d.InstallSnapshot) -> None:
+        problem = self.storage.incoming_problem(done.name)
+        if problem is not None:
+            self.say(f"ALARM: the snapshot of {link.name} cannot be read, put aside: {problem}")
+            self.alarms += 1
+            self.log.snapshot.forget()
+            link.end(GARBAGE, f"the snapshot cannot be read: {problem}")
+            return
         self._before_cut()
         self.storage.install(done.name)
         self._reloaded()

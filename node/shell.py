@@ -122,11 +122,15 @@ class Shell:
     def flush(self) -> None:
         self.flush_asked = False
         core = self.core
-        turn = core.flush()
-        if self.turns.began:
-            self.turns.hand_over(turn)
-        if turn.prompt:
-            self._send(turn.prompt)
+        try:
+            turn = core.flush()
+            if self.turns.began:
+                self.turns.hand_over(turn)
+            if turn.prompt:
+                self._send(turn.prompt)
+        except Exception as error:
+            self.wal.broke("making a frame of what was changed", error)
+            return
         if turn.frame is not None or turn.replies:
             self.wal.submit(turn, core.engine.now)
         self._arm()

@@ -14,7 +14,7 @@ from typing import Any
 from model.errors import StorageError
 from node.core import Core
 from node.wal_writer import WalWriter
-from storage.snapshot import SnapshotWriter
+from storage.snapshot_writer import SnapshotWriter
 
 #: Rows written in one go: a few milliseconds of work.
 CHUNK_ROWS = 2_000
@@ -28,18 +28,22 @@ class Snapshots:
         core: Core,
         wal: WalWriter,
         new_writer: Callable[[int], SnapshotWriter],
+        proven: Callable[[str], list[StorageError]],
         published: Callable[[int], None],
         every_bytes: int | None,
         flush: Callable[[], None],
         log: Callable[[str], None],
     ) -> None:
-        """`flush()` ends the turn at hand; `new_writer(start_lsn)` opens a file;
-        `published(end_lsn)` may trim the log.
+        """`flush()` ends the turn at hand; `new_writer(start_lsn)` opens a file; `proven(name)`,
+        in another thread, says which older ones are bad; `published(end_lsn)` may trim the log.
         """
         self.core = core
         self.wal = wal
         self.new_writer = new_writer
+        self.proven = proven
         self.published = published
+        #: Why the last one failed, or which older one turned out bad; empty while all is well.
+        self.problem = ""
         self.every_bytes = every_bytes
         self.flush = flush
         self.log = log
@@ -47,7 +51,7 @@ class Snapshots:
         self.last_lsn = 0
         self.longest_pause_s = 0.0
         self._at_bytes = 0
-        self._finishing: futures.Future[str] | None = None
+        self._finishing: futures.Future[list[StorageError]] | None = None
         self._pool = ThreadPoolExecutor(1, "snapshot")
 
     def start(self) -> asyncio.Task[int]:
@@ -68,6 +72,17 @@ class Snapshots:
             self.log(f"snapshot failed: {task.exception()}")
 
     async def _take(self) -> int:
+        try:
+            return await self._write()
+        except Exception as error:
+            self.problem = f"snapshot failed: {error}"
+            raise
+
+    def _finish(self, writer: SnapshotWriter, end: int, time_us: int) -> list[StorageError]:
+        """In the other thread: the file is whole, and what it leans on is."""
+        return self.proven(writer.finish(end, time_us))
+
+    async def _write(self) -> int:
         loop = asyncio.get_running_loop()
         core, wal = self.core, self.wal
         # Records of this very turn are not written yet: they will come as a frame.
@@ -113,12 +128,15 @@ class Snapshots:
             writer.abort()
             raise failed or StorageError("snapshot", 0, "the log failed while it was written")
         time_us = core.engine.now
-        self._finishing = self._pool.submit(writer.finish, end, time_us)
+        self._finishing = self._pool.submit(self._finish, writer, end, time_us)
         try:
-            await asyncio.wrap_future(self._finishing)
+            bad = await asyncio.wrap_future(self._finishing)
         finally:
             self._finishing = None
         self.last_lsn = end
+        self.problem = "; ".join(f"older snapshot put aside: {error}" for error in bad)
+        if bad:
+            self.log(self.problem)
         self.published(end)
         return end
 
@@ -140,10 +158,10 @@ class Snapshots:
         self._pool.shutdown(wait=True)
 
 
-def snapshot_now(core: Core, writer: SnapshotWriter, end_lsn: int) -> None:
-    """Write a whole snapshot in one go, for a node that ends (`wal.mode: none`)."""
+def snapshot_now(core: Core, writer: SnapshotWriter, end_lsn: int) -> str:
+    """Write a whole snapshot in one go, for a node that ends (`wal.mode: none`). Its name."""
     store: Any = core.engine.store
     writer.add_catalogue(store.catalogue())
     for space_id, rows in store.rows_for_snapshot(CHUNK_ROWS):
         writer.add_rows(space_id, rows)
-    writer.finish(end_lsn, core.engine.now)
+    return writer.finish(end_lsn, core.engine.now)

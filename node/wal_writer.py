@@ -81,10 +81,18 @@ class WalWriter:
             return
         frame = turn.frame
         if frame is not None:
-            if not self.append(frame, turn.first_lsn, turn.last_lsn, time_us):
+            try:
+                for earlier, first_lsn, last_lsn in turn.before:
+                    if not self.append(earlier, first_lsn, last_lsn, time_us):
+                        return
+                    self.appended(earlier, last_lsn)
+                if not self.append(frame, turn.first_lsn, turn.last_lsn, time_us):
+                    return
+                for listener in list(self.listeners):
+                    listener(frame, turn.last_lsn)
+            except Exception as error:
+                self.broke("writing a frame", error)
                 return
-            for listener in list(self.listeners):
-                listener(frame, turn.last_lsn)
         else:
             turn.last_lsn = self.written_lsn
         if self.mode != "fsync" and self.gate is None:
@@ -268,6 +276,18 @@ class WalWriter:
         self.broken = True
         self._parked.clear()
         self.failed(error)
+
+    def broke(self, what: str, error: BaseException) -> None:
+        """Something failed between a change and its frame in the log: as bad as a failed write.
+
+        Memory holds what the log may never get, so nothing that was done can be acknowledged.
+        """
+        if isinstance(error, StorageError):
+            self.fail(error)
+            return
+        # Before anything that takes memory: there may be none.
+        self.broken = True
+        self.fail(StorageError("log", 0, f"{what} failed: {type(error).__name__}: {error}"))
 
     @property
     def idle(self) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgpack
 
-from model.record import FRAME_BODY_BYTES_MAX, HEADER_SIZE
+from model.bounds import MESSAGE_BYTES_MAX
+from model.record import HEADER_SIZE, FrameError, decode_header
 from replication.lineage import ID_BYTES, Lineage, LineageError
 from replication.messages import (
     ANSWER_NAMES,
@@ -26,8 +27,6 @@ from replication.messages import (
     Message,
 )
 
-#: The largest frame, and room for what is around it.
-MESSAGE_BYTES_MAX = FRAME_BODY_BYTES_MAX + HEADER_SIZE + 1024
 TEXT_CHARS_MAX = 4096
 _U64_MAX = 2**64 - 1
 _TYPE_OF = {kind: number for number, kind in TYPES.items()}
@@ -110,9 +109,9 @@ class MessageDecoder:
             self._drop_read()
             return None
         length: int = LENGTH.unpack_from(buffer, at)[0]
-        if not 0 < length <= self.max_bytes:
-            raise LinkError(f"a message of {length} bytes; the limit is {self.max_bytes}")
         start = at + LENGTH.size
+        if not 0 < length <= self.max_bytes and not self._may_be_old_frame(at, length):
+            raise LinkError(f"a message of {length} bytes; the limit is {self.max_bytes}")
         if len(buffer) - start < length:
             self._drop_read()
             return None
@@ -129,6 +128,28 @@ class MessageDecoder:
             message = decode_message(body)
         self._at = start + length
         return message
+
+    def _may_be_old_frame(self, at: int, length: int) -> bool:
+        """Whether a message past the limit is one log frame, as older versions wrote them.
+
+        So much of it is waited for that its lengths can be seen to agree with each other.
+        """
+        if length <= MESSAGE_BYTES_MAX:
+            return False
+        head = bytes(self._buffer[at : at + _FRAME_PREFIX.size + HEADER_SIZE])
+        if len(head) < _FRAME_PREFIX.size:
+            return True
+        _, array, kind, bin8, id_bytes, _, bin32, size = _FRAME_PREFIX.unpack_from(head)
+        marks = (array, kind, bin8, id_bytes, bin32)
+        if marks != _FRAME_MARKS or size != length - _FRAME_FIXED:
+            return False
+        if len(head) < _FRAME_PREFIX.size + HEADER_SIZE:
+            return True
+        try:
+            frame = decode_header(head, _FRAME_PREFIX.size)
+        except FrameError:
+            return False
+        return frame.length == int(size) - HEADER_SIZE
 
     def _frames(self, term_id: bytes, start: int, length: int) -> Message:
         """The FRAME at hand, with those of the same term right behind it joined to it."""

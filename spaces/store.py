@@ -11,6 +11,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
+from model.bounds import FRAME_BODY_BYTES_AIM, row_bytes
 from model.record import (
     CREATE,
     DELETE,
@@ -54,6 +55,7 @@ class Store:
     given_up: timers of rows that nobody could handle when they were due.
     ops / undo: the trail of the transaction at hand.
     lineage: (number, id, parent, start_lsn, node, solo) of every term, oldest first.
+    torn: a roll-back broke off, memory holds half of a call: nothing may be written any more.
     """
 
     def __init__(self, factory: Factory) -> None:
@@ -69,6 +71,7 @@ class Store:
         #: Grows whenever a space comes or goes, or begins or ceases to be temporary.
         self.catalogue_version = 0
         self.lineage: list[tuple[Any, ...]] = []
+        self.torn = False
 
     def add(self, space: Space) -> Space:
         """Register a space that exists on every node from the start (system spaces)."""
@@ -115,6 +118,14 @@ class Store:
 
     def rollback_to(self, ops: int, undo: int) -> None:
         """Take back what changed since the trail had these lengths."""
+        if len(self.undo) <= undo:
+            del self.ops[ops:]
+            return
+        self.torn = True
+        self._take_back(ops, undo)
+        self.torn = False
+
+    def _take_back(self, ops: int, undo: int) -> None:
         trail = self.undo
         unspent: set[Space] = set()
         while len(trail) > undo:
@@ -251,7 +262,9 @@ class Store:
         return ops
 
     def rows_for_snapshot(self, chunk: int) -> Iterator[tuple[int, list[Row]]]:
-        """(space id, up to `chunk` rows), over several event-loop turns while rows change.
+        """(space id, some rows), over several event-loop turns while rows change.
+
+        Up to `chunk` rows, and about as many bytes as a block is to have.
 
         Only the list of keys of one space is copied at a time; rows that come, change or go in
         between are covered by the log frames written into the same snapshot.
@@ -260,14 +273,22 @@ class Store:
             space = self.spaces.get(space_id)
             if space is None or space.temporary:
                 continue
-            rows = space.rows
-            keys = list(rows)
-            for at in range(0, len(keys), chunk):
-                part = [row for key in keys[at : at + chunk] if (row := rows.get(key)) is not None]
-                if part:
+            get = space.rows.get
+            part: list[Row] = []
+            size = 0
+            # Rows leave with the key at hand: what is handed out is as it is at that moment.
+            for key in list(space.rows):
+                if (row := get(key)) is None:
+                    continue
+                part.append(row)
+                size += row_bytes(row)
+                if len(part) >= chunk or size >= FRAME_BODY_BYTES_AIM:
                     yield space_id, part
-                if self.spaces.get(space_id) is not space:
-                    break
+                    part, size = [], 0
+                    if self.spaces.get(space_id) is not space:
+                        break
+            if part:
+                yield space_id, part
 
     def reset(self) -> None:
         """Forget every row, created space, timer and term: the state is about to be loaded anew."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgpack
 
+from model.bounds import LENGTH_MAX, TooLarge
 from model.errors import StorageError
-from model.record import FRAME_BODY_BYTES_MAX, FrameError
+from model.record import FrameError
 from storage.disk import Disk
 
 FORMAT_VERSION = 1
@@ -32,8 +33,10 @@ def block_seed(header: bytes, position: int) -> bytes:
 
 
 def encode_block(magic: bytes, body: bytes, seed: bytes = b"") -> bytes:
-    """One block; `seed` is empty for the first block of a file."""
+    """One block; `seed` is empty for the first block of a file. Raises `TooLarge`."""
     length = len(body)
+    if length > LENGTH_MAX:
+        raise TooLarge(f"a block of {length} bytes was to be written, {LENGTH_MAX} are the most")
     return _BLOCK.pack(magic, length, _crc(magic, length, body, seed)) + body
 
 
@@ -44,6 +47,12 @@ def encode_fixed(magic: bytes, value: Any, size: int, seed: bytes = b"") -> byte
     if len(body) > room:
         raise ValueError(f"{len(body)} bytes do not fit a block of {size}")
     return encode_block(magic, body.ljust(room, b"\0"), seed)
+
+
+def big_block_crc(buffer: bytes, at: int, seed: bytes) -> tuple[int, int]:
+    """(what the CRC of the body starts from, what it must be) of a block read in pieces."""
+    magic, length, crc = _BLOCK.unpack_from(buffer, at)
+    return _crc(magic, length, b"", seed), crc
 
 
 def decode_block(buffer: bytes, at: int, magic: bytes, seed: bytes = b"") -> memoryview:
@@ -62,12 +71,13 @@ def decode_block(buffer: bytes, at: int, magic: bytes, seed: bytes = b"") -> mem
 
 
 def block_length(buffer: bytes, at: int) -> int:
-    """Body bytes the block at `at` announces, not verified. Raises `FrameError`."""
+    """Body bytes the block at `at` announces, not verified. Raises `FrameError`.
+
+    Its length is not bounded here, see `Window.check_big`.
+    """
     if len(buffer) - at < BLOCK_SIZE:
         raise FrameError("block header is cut short", torn=True)
     length: int = _BLOCK.unpack_from(buffer, at)[1]
-    if length > FRAME_BODY_BYTES_MAX:
-        raise FrameError(f"length {length} is over the limit of {FRAME_BODY_BYTES_MAX} bytes")
     return length
 
 
@@ -127,3 +137,43 @@ class Window:
             self._start = position
             index = 0
         return self._data, index
+
+    def check_big(self, position: int, length: int, crc: int, wanted: int) -> None:
+        """Verify a CRC over `length` bytes in pieces, none of which is kept.
+
+        `crc`: what it starts from. Raises `FrameError`, torn when the file does not hold them: a
+        length that was damaged costs no memory.
+        """
+        if position + length > self.size:
+            raise FrameError("body is cut short", torn=True)
+        end = position + length
+        while position < end:
+            data = self._disk.read(self.name, position, min(WINDOW_BYTES, end - position))
+            if not data:
+                raise FrameError("body is cut short", torn=True)
+            crc = zlib.crc32(data, crc)
+            position += len(data)
+        if crc != wanted:
+            raise FrameError(f"CRC is {crc:08x}, the header says {wanted:08x}")
+
+    def pieces(self, position: int, length: int) -> Pieces:
+        """What is too large to be held, to be read from front to back."""
+        return Pieces(self._disk, self.name, position, position + length)
+
+
+class Pieces:
+    """Part of a file as something with a `read`."""
+
+    __slots__ = ("_at", "_disk", "_end", "_name")
+
+    def __init__(self, disk: Disk, name: str, start: int, end: int) -> None:
+        self._disk = disk
+        self._name = name
+        self._at = start
+        self._end = end
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        data = self._disk.read(self._name, self._at, min(size, self._end - self._at))
+        self._at += len(data)
+        return data

@@ -9,7 +9,7 @@ import struct
 from bisect import bisect_left, bisect_right
 
 from model.errors import StorageError
-from model.record import FRAME_BODY_BYTES_MAX, FRAME_MAGIC, HEADER_SIZE, Span
+from model.record import FRAME_MAGIC, HEADER_SIZE, Span
 from storage.disk import Disk
 from storage.log import Log
 from storage.segment import SEGMENT_HEADER_SIZE, SegmentInfo
@@ -81,7 +81,6 @@ def _whole_frames(
             or term != number
             or found != due
             or not count
-            or length > FRAME_BODY_BYTES_MAX
             or position + end > info.size
         ):
             if due > lsn:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from model.bounds import BIG_BYTES
 from model.errors import StorageError
 from model.record import (
     FRAME_MAGIC,
@@ -20,6 +21,7 @@ from model.record import (
     FrameHeader,
     decode_header,
     frame_body,
+    seed_of,
 )
 from storage.blocks import (
     FORMAT_VERSION,
@@ -180,6 +182,19 @@ def decode_segment_header(
     return SegmentHeader(fields["cluster"], fields["node"], term, first_lsn)
 
 
+def whole_in(
+    window: Window, position: int, header: FrameHeader, head: bytes, term_id: bytes
+) -> tuple[bytes, int]:
+    """A buffer and the index in it of the frame at `position`, whole if the file holds it.
+
+    A big one is verified before it is kept. Raises `FrameError`.
+    """
+    if header.length > BIG_BYTES:
+        crc = seed_of(head, term_id)
+        window.check_big(position + HEADER_SIZE, header.length, crc, header.crc)
+    return window.at(position, HEADER_SIZE + header.length)
+
+
 def whole_frame(header: FrameHeader, body: memoryview) -> bytes:
     """The frame's bytes as they stand in the file."""
     return _FRAME.pack(FRAME_MAGIC, *header) + body
@@ -248,7 +263,7 @@ class SegmentReader:
                 header = decode_header(buffer, at)
                 total = HEADER_SIZE + header.length
                 if at + total > len(buffer):
-                    buffer, at = window.at(position, total)
+                    buffer, at = whole_in(window, position, header, buffer[at:], term_id)
                 body = frame_body(buffer, at, header, term_id)
                 if header.first_lsn <= info.last_lsn:
                     raise FrameError(f"stale frame: LSN {header.first_lsn} follows {info.last_lsn}")

@@ -1,50 +1,59 @@
-"""Snapshots: written while serving, published by a rename, read back block by block.
+"""Snapshots: their names, their order, and reading one back block by block.
 
 A snapshot interleaves rows with the log frames committed meanwhile; read in order, rows as
 upserts and frames leniently, it gives exactly the state at its end LSN. What rows mean is
-decided elsewhere.
+decided elsewhere. `snapshot_writer.py` makes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
+from model.bounds import BIG_BYTES, FRAME_BODY_BYTES_AIM
 from model.errors import StorageError
 from model.record import (
     FRAME_MAGIC,
     HEADER_SIZE,
     FrameError,
     FrameHeader,
-    Op,
     decode_body,
     decode_header,
     frame_body,
 )
 from storage.blocks import (
     BLOCK_SIZE,
-    FORMAT_VERSION,
+    WINDOW_BYTES,
     Window,
+    big_block_crc,
     block_length,
     block_seed,
     check_owner,
     decode_block,
-    encode_block,
     unpack,
 )
-from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
+from storage.disk import RESCUE_PREFIX, Disk, remove_durably
 from storage.meta import Meta
-from storage.segment import FOOTER_MAGIC, HEADER_MAGIC, Term, TermFields, name_lsn, term_from
+from storage.segment import (
+    FOOTER_MAGIC,
+    HEADER_MAGIC,
+    Term,
+    name_lsn,
+    term_from,
+    whole_in,
+)
 
 CATALOGUE_MAGIC = b"TQc1"
 ROWS_MAGIC = b"TQr1"
 TERM_MAGIC = b"TQt1"
 SUFFIX = ".snap"
+SUFFIX_DAMAGED = ".damaged"
 SNAPSHOTS_KEPT = 2
-_packer = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
+#: Enough for what stands in front of the rows of a block.
+ROWS_START_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,106 +83,33 @@ def prune(disk: Disk, keep: int = SNAPSHOTS_KEPT) -> list[str]:
     return gone
 
 
-class SnapshotWriter:
-    """One snapshot in the making, `<start lsn>.snap.inprogress` until it is finished.
+def put_bad_aside(disk: Disk, cluster: bytes, good: set[str]) -> list[StorageError]:
+    """Read every snapshot that is not known to be `good`; rename what cannot be read.
 
-    Calls may be spread over many event-loop turns: rows as they are visited, and every frame
-    committed from the start LSN on, each as soon as it is applied. `add_term` comes before the
-    first frame of a new term. Any error leaves a file that recovery removes; call `abort`.
+    `good` is brought up to date. Returns what is wrong with each that was put aside.
     """
+    names = snapshot_names(disk)
+    good.intersection_update(names)
+    bad: list[StorageError] = []
+    for name in names:
+        if name in good:
+            continue
+        try:
+            verify_snapshot(disk, name, cluster)
+        except StorageError as error:
+            put_aside(disk, name)
+            bad.append(error)
+        else:
+            good.add(name)
+    return bad
 
-    def __init__(self, disk: Disk, header: SnapshotHeader) -> None:
-        """Raises `StorageError`. Begin with `add_catalogue`."""
-        self._disk = disk
-        self._name = snapshot_name(header.start_lsn) + SUFFIX_IN_PROGRESS
-        self._next_lsn = header.start_lsn + 1
-        self._terms = {term.number for term in header.lineage}
-        self._rows = self._blocks = 0
-        value = {
-            "version": FORMAT_VERSION,
-            "kind": "snapshot",
-            "cluster": header.cluster,
-            "node": header.node,
-            "lineage": [list(term) for term in header.lineage],
-            "start_lsn": header.start_lsn,
-        }
-        self._header = encode_block(HEADER_MAGIC, _packer.pack(value))
-        if self._name in disk.list():
-            disk.remove(self._name)
-        self._handle = disk.create(self._name)
-        self.size_bytes = 0
-        self._append(self._header)
 
-    def _append(self, data: bytes) -> None:
-        append_all(self._disk, self._handle, data)
-        self.size_bytes += len(data)
-
-    def _block(self, magic: bytes, value: Any) -> None:
-        seed = block_seed(self._header, self.size_bytes)
-        self._append(encode_block(magic, _packer.pack(value), seed))
-        self._blocks += 1
-
-    def add_catalogue(self, ops: Sequence[Op]) -> None:
-        """Ops that recreate spaces and marks; before the rows of those spaces."""
-        self._block(CATALOGUE_MAGIC, ops)
-
-    def add_rows(self, space_id: int, rows: Sequence[Sequence[Any]]) -> None:
-        """Some rows of a space, as they are now. A few hundred to a few thousand at a time."""
-        self._block(ROWS_MAGIC, [space_id, rows])
-        self._rows += len(rows)
-
-    def add_term(self, term: TermFields) -> None:
-        """A term that began while the snapshot was being written."""
-        self._block(TERM_MAGIC, list(term))
-        self._terms.add(term[0])
-
-    def add_frames(self, frames: bytes) -> None:
-        """Log frames committed meanwhile; must continue those before, or the start LSN."""
-        at = 0
-        while at < len(frames):
-            header = decode_header(frames, at)
-            end = at + HEADER_SIZE + header.length
-            self._add_one(header, frames[at:end])
-            at = end
-
-    def _add_one(self, header: FrameHeader, frame: bytes) -> None:
-        if header.first_lsn != self._next_lsn or header.term not in self._terms:
-            raise StorageError(
-                self._name,
-                self.size_bytes,
-                f"frame of term {header.term} at LSN {header.first_lsn}, due is {self._next_lsn} "
-                f"of terms {sorted(self._terms)}",
-            )
-        self._append(frame)
-        self._next_lsn = header.last_lsn + 1
-        self._blocks += 1
-
-    def finish(self, end_lsn: int, time_us: int) -> str:
-        """Publish: end block, sync, rename, sync of the directory. Returns the file's name.
-
-        `end_lsn` is that of the last frame added, or the start LSN. May run in another thread.
-        """
-        if end_lsn != self._next_lsn - 1:
-            raise StorageError(
-                self._name, self.size_bytes, f"ends at LSN {self._next_lsn - 1}, not {end_lsn}"
-            )
-        self._block(FOOTER_MAGIC, [end_lsn, self._rows, time_us, self._blocks])
-        disk, name = self._disk, snapshot_name(end_lsn)
-        disk.sync(self._handle)
-        self._close()
-        disk.rename(self._name, name)
-        disk.sync_dir()
-        return name
-
-    def abort(self) -> None:
-        """Give up and remove the unfinished file. May be called after any error, and twice."""
-        if self._handle >= 0:
-            self._close()
-            self._disk.remove(self._name)
-
-    def _close(self) -> None:
-        handle, self._handle = self._handle, -1
-        self._disk.close(handle)
+def put_aside(disk: Disk, name: str, as_name: str | None = None) -> str:
+    """Keep a damaged file for a person to look at, where nothing takes it for a good one."""
+    aside = (as_name or name) + SUFFIX_DAMAGED
+    disk.rename(name, aside)
+    disk.sync_dir()
+    return aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +125,19 @@ class SnapshotEnd:
 class SnapshotReader:
     """Blocks of one snapshot in order, each verified. Memory: a window plus one block.
 
-    Raises `StorageError` naming file, position and reason. `end` is set once all was read.
+    Rows that older versions put into one block may be many: of a big one `body` is None, and
+    `big_rows` gives them piece by piece. Raises `StorageError` naming file, position and reason.
+    `end` is set once all was read.
     """
 
-    def __init__(self, disk: Disk, name: str, cluster: bytes) -> None:
-        """Reads the header; any node of `cluster` may have written it (bootstrap copies)."""
+    def __init__(self, disk: Disk, name: str, cluster: bytes, published: str | None = None) -> None:
+        """Reads the header; any node of `cluster` may have written it (bootstrap copies).
+
+        `published`: the name it is to have, for one that stands under another still.
+        """
         self.name = name
+        self._published = published or name
+        self._rows = 0
         self._window = Window(disk, name)
         self.end: SnapshotEnd | None = None
         try:
@@ -221,25 +164,68 @@ class SnapshotReader:
         """Bytes of the whole file; `position` says how far it was read."""
         return self._window.size
 
-    def blocks(self) -> Iterator[tuple[bytes, FrameHeader | None, memoryview]]:
+    def blocks(self) -> Iterator[tuple[bytes, FrameHeader | None, memoryview | None]]:
         """(magic, frame header if it is one, verified body) of each block, the end included."""
         count = 0
         try:
             while self.end is None:
                 magic, frame, body, size = self._next()
-                if magic == FOOTER_MAGIC:
-                    self._check_end(body, count, self.position + size)
-                elif magic == TERM_MAGIC:
-                    self.lineage.append(term_from(unpack(body)))
-                elif frame is not None:
+                if frame is not None:
                     self.last_lsn = frame.last_lsn
+                elif magic == ROWS_MAGIC:
+                    self._rows += self._start_rows(self._rows_body(body, size))[1]
+                elif body is not None and magic == TERM_MAGIC:
+                    self.lineage.append(term_from(unpack(body)))
+                elif body is not None and magic == FOOTER_MAGIC:
+                    self._check_end(body, count, self.position + size)
                 self.position += size
                 count += 1
+                self._size = size
                 yield magic, frame, body
         except FrameError as error:
             raise StorageError(self.name, self.position, error.reason) from error
 
-    def _next(self) -> tuple[bytes, FrameHeader | None, memoryview, int]:
+    def big_rows(self) -> Iterator[tuple[int, list[Any]]]:
+        """(space id, some rows) of the block at hand, whose body is None."""
+        size = self._size
+        body = self._window.pieces(self.position - size + BLOCK_SIZE, size - BLOCK_SIZE)
+        unpacker = msgpack.Unpacker(
+            body,
+            read_size=WINDOW_BYTES,
+            raw=False,
+            strict_map_key=False,
+            unicode_errors="surrogateescape",
+            max_buffer_size=0,
+        )
+        space_id, count = self._start_rows(unpacker)
+        rows: list[Any] = []
+        began = unpacker.tell()
+        for left in range(count, 0, -1):
+            rows.append(unpacker.unpack())
+            if unpacker.tell() - began >= FRAME_BODY_BYTES_AIM or left == 1:
+                yield space_id, rows
+                rows, began = [], unpacker.tell()
+
+    def _rows_body(self, body: memoryview | None, size: int) -> msgpack.Unpacker:
+        """For the numbers in front of rows."""
+        unpacker = msgpack.Unpacker(read_size=ROWS_START_BYTES)
+        if body is None:
+            start = self._window.pieces(self.position + BLOCK_SIZE, size - BLOCK_SIZE)
+            unpacker.feed(start.read(ROWS_START_BYTES))
+        else:
+            unpacker.feed(body[:ROWS_START_BYTES])
+        return unpacker
+
+    def _start_rows(self, unpacker: msgpack.Unpacker) -> tuple[int, int]:
+        """(space id, how many rows follow). Raises `FrameError`."""
+        try:
+            if unpacker.read_array_header() == 2:
+                return unpacker.unpack(), unpacker.read_array_header()
+        except Exception as error:
+            raise FrameError(f"rows are not MessagePack: {error}") from error
+        raise FrameError("rows are not a space and a list")
+
+    def _next(self) -> tuple[bytes, FrameHeader | None, memoryview | None, int]:
         """(magic, frame header, verified body, size in bytes) of the block at the position."""
         window, position = self._window, self.position
         buffer, at = window.at(position, HEADER_SIZE)
@@ -247,10 +233,10 @@ class SnapshotReader:
         if magic == FRAME_MAGIC:
             header = decode_header(buffer, at)
             total = HEADER_SIZE + header.length
-            buffer, at = window.at(position, total)
             term = next((t for t in reversed(self.lineage) if t.number == header.term), None)
             if term is None:
                 raise FrameError(f"frame of term {header.term}, which is not in the lineage")
+            buffer, at = whole_in(window, position, header, buffer[at : at + HEADER_SIZE], term.id)
             body = frame_body(buffer, at, header, term.id)
             if header.first_lsn != self.last_lsn + 1 or not header.count:
                 raise FrameError(f"LSN {header.first_lsn} follows {self.last_lsn}")
@@ -259,10 +245,14 @@ class SnapshotReader:
             if len(magic) < 4:
                 raise FrameError("snapshot ends without its end block", torn=True)
             raise FrameError(f"not a block of a snapshot: magic {magic!r}")
-        total = BLOCK_SIZE + block_length(buffer, at)
+        length = block_length(buffer, at)
+        total, seed = BLOCK_SIZE + length, block_seed(self._header_bytes, position)
+        if length > BIG_BYTES:
+            window.check_big(position + BLOCK_SIZE, length, *big_block_crc(buffer, at, seed))
+            if magic == ROWS_MAGIC:
+                return magic, None, None, total
         buffer, at = window.at(position, total)
-        body = decode_block(buffer, at, magic, block_seed(self._header_bytes, position))
-        return magic, None, body, total
+        return magic, None, decode_block(buffer, at, magic, seed), total
 
     def _check_end(self, body: memoryview, blocks: int, end: int) -> None:
         value = unpack(body)
@@ -273,17 +263,24 @@ class SnapshotReader:
             raise FrameError(
                 f"end block says {said}, read were LSN {self.last_lsn}, {blocks} blocks"
             )
+        if said.rows != self._rows:
+            raise FrameError(f"end block says {said.rows} rows, read were {self._rows}")
         # One that a rescue moved keeps the LSN in front of its name.
-        if not self.name.removeprefix(RESCUE_PREFIX).startswith(f"{said.end_lsn:020d}"):
+        if not self._published.removeprefix(RESCUE_PREFIX).startswith(f"{said.end_lsn:020d}"):
             raise FrameError(f"end block says LSN {said.end_lsn}")
         if end != self.size:
             raise FrameError(f"{self.size - end} bytes follow the end block")
         self.end = said
 
 
-def verify_snapshot(disk: Disk, name: str, cluster: bytes) -> SnapshotEnd:
-    """Check every CRC without decoding rows. Raises `StorageError`."""
-    reader = SnapshotReader(disk, name, cluster)
+def verify_snapshot(
+    disk: Disk, name: str, cluster: bytes, published: str | None = None
+) -> SnapshotEnd:
+    """Check every CRC and count the rows without decoding them. Raises `StorageError`.
+
+    `published`: the name it is to have, for one that stands under another still.
+    """
+    reader = SnapshotReader(disk, name, cluster, published)
     for _ in reader.blocks():
         pass
     assert reader.end is not None
@@ -301,7 +298,10 @@ def read_snapshot(disk: Disk, name: str, meta: Meta) -> Iterator[tuple[Any, ...]
     for magic, frame, body in reader.blocks():
         at = reader.position
         try:
-            if frame is not None:
+            if body is None:
+                for space_id, rows in reader.big_rows():
+                    yield "rows", space_id, rows
+            elif frame is not None:
                 yield "frame", frame, decode_body(body, frame.count)
             elif magic == ROWS_MAGIC:
                 space_id, rows = unpack(body)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from model.bounds import REQUEST_BYTES_MAX
 from node.config import units
 from node.config.units import Bytes, CallPattern, ChapHash, Count, PapHash
 from node.config.units import Seconds as Duration
@@ -199,20 +200,28 @@ class Snapshot(Section):
         "Bytes of log after which a snapshot is written; null for on demand only.",
         ", null",
     )
-    keep: Count = count(2, 1, 100, "How many snapshots are kept, with the log they need.")
+    keep: Count = count(
+        2,
+        1,
+        100,
+        "How many snapshots are kept, with the log behind the oldest; where there is a log, 1 is "
+        "taken as 2, so that losing one loses nothing.",
+    )
 
 
 class Limits(Section):
     """What one client may make the node hold."""
 
-    frame_bytes_max: Bytes = size(64 * MIB, KIB, GIB, "Largest request.")
+    frame_bytes_max: Bytes = size(64 * MIB, KIB, REQUEST_BYTES_MAX, "Largest request.")
     login_bytes_max: Bytes = size(
         8 * KIB,
         KIB,
         MIB,
         "Largest request before login, where a guest may do nothing.",
     )
-    payload_bytes_max: Bytes = size(MIB, 1, GIB, "Largest payload of a task, encoded.")
+    payload_bytes_max: Bytes = size(
+        MIB, 1, REQUEST_BYTES_MAX, "Largest payload of a task, encoded."
+    )
     output_bytes_max: Bytes = size(
         64 * MIB,
         64 * KIB,

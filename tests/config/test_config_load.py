@@ -47,7 +47,7 @@ FILE_MISTAKES = [
     (
         "limits: {frame_bytes_max: many}",
         "limits.frame_bytes_max: many is not a size in bytes, such"
-        " as 1048576 or 1MiB (accepted: 1KiB to 1GiB)",
+        " as 1048576 or 1MiB (accepted: 1KiB to 255MiB)",
     ),
     (
         "limits: {idle_seconds: -1s}",

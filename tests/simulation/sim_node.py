@@ -403,7 +403,7 @@ class SimNode:
         writer = None
         try:
             writer = self.storage.new_snapshot(end)
-            snapshot_now(self.core, writer, end)
+            self.storage.snapshot_proven(snapshot_now(self.core, writer, end))
             self.storage.snapshot_published(end)
         except StorageError as error:
             self.say(f"snapshot failed: {error}")

@@ -31,7 +31,8 @@ from storage.memory import MemoryDisk
 from storage.meta import Meta, open_meta
 from storage.recovery import Recovered, open_log, recover
 from storage.segment import Term
-from storage.snapshot import SnapshotHeader, SnapshotWriter
+from storage.snapshot import SnapshotHeader
+from storage.snapshot_writer import SnapshotWriter
 
 CLUSTER = bytes(range(16))
 NODE = bytes(range(16, 32))

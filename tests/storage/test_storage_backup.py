@@ -17,7 +17,8 @@ from storage.memory import MemoryDisk
 from storage.meta import COMMIT_NAME, META_NAME, encode_commit
 from storage.restore import Restore
 from storage.segment import segment_names
-from storage.snapshot import SnapshotHeader, SnapshotWriter, snapshot_names
+from storage.snapshot import SnapshotHeader, snapshot_names
+from storage.snapshot_writer import SnapshotWriter
 
 NOW_US = EPOCH_US + 10**9
 

@@ -16,7 +16,8 @@ from storage.memory import MemoryDisk
 from storage.meta import open_meta
 from storage.recovery import open_log, recover
 from storage.segment import SEGMENT_HEADER_SIZE, Term
-from storage.snapshot import SnapshotHeader, SnapshotWriter, prune
+from storage.snapshot import SnapshotHeader, prune
+from storage.snapshot_writer import SnapshotWriter
 
 STEPS = st.one_of(
     st.tuples(st.just("frame"), st.integers(1, 12)),

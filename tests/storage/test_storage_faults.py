@@ -27,7 +27,8 @@ from storage.log import Log
 from storage.memory import MemoryDisk
 from storage.meta import open_meta
 from storage.recovery import open_log
-from storage.snapshot import SnapshotHeader, SnapshotWriter, prune
+from storage.snapshot import SnapshotHeader, prune
+from storage.snapshot_writer import SnapshotWriter
 
 
 class Scenario:

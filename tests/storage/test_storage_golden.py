@@ -17,10 +17,10 @@ from storage.segment import SegmentReader, Term, encode_segment_header, segment_
 from storage.snapshot import (
     SnapshotHeader,
     SnapshotReader,
-    SnapshotWriter,
     read_snapshot,
     snapshot_names,
 )
+from storage.snapshot_writer import SnapshotWriter
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 

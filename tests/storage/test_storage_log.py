@@ -28,7 +28,8 @@ from storage.memory import MemoryDisk
 from storage.recovery import open_log
 from storage.rescue import read_rescue, rescue_names
 from storage.segment import INDEX_BYTES, SEGMENT_HEADER_SIZE, SegmentReader, segment_names
-from storage.snapshot import SnapshotHeader, SnapshotWriter
+from storage.snapshot import SnapshotHeader
+from storage.snapshot_writer import SnapshotWriter
 
 
 def unpacked(frame: bytes, term_id: bytes) -> list[tuple[int, object]]:

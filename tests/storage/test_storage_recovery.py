@@ -38,7 +38,8 @@ from storage.segment import (
     segment_name,
     segment_names,
 )
-from storage.snapshot import SnapshotHeader, SnapshotWriter, snapshot_name
+from storage.snapshot import SnapshotHeader, snapshot_name
+from storage.snapshot_writer import SnapshotWriter
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 

@@ -27,13 +27,13 @@ from storage.recovery import recover
 from storage.snapshot import (
     SnapshotEnd,
     SnapshotHeader,
-    SnapshotWriter,
     prune,
     read_snapshot,
     snapshot_name,
     snapshot_names,
     verify_snapshot,
 )
+from storage.snapshot_writer import SnapshotWriter
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 HEADER = SnapshotHeader(CLUSTER, NODE, (TERM_1,), 10)
