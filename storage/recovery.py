@@ -28,7 +28,6 @@ from storage.segment import (
 )
 from storage.segment import SUFFIX as SEGMENT_SUFFIX
 from storage.snapshot import (
-    SUFFIX_DAMAGED,
     SnapshotHeader,
     read_snapshot,
     snapshot_names,

@@ -35,7 +35,7 @@ from storage.blocks import (
     decode_block,
     unpack,
 )
-from storage.disk import RESCUE_PREFIX, Disk, remove_durably
+from storage.disk import RESCUE_PREFIX, SUFFIX_DAMAGED, Disk, remove_durably
 from storage.meta import Meta
 from storage.segment import (
     FOOTER_MAGIC,
@@ -50,7 +50,6 @@ CATALOGUE_MAGIC = b"TQc1"
 ROWS_MAGIC = b"TQr1"
 TERM_MAGIC = b"TQt1"
 SUFFIX = ".snap"
-SUFFIX_DAMAGED = ".damaged"
 SNAPSHOTS_KEPT = 2
 #: Enough for what stands in front of the rows of a block.
 ROWS_START_BYTES = 32

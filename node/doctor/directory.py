@@ -20,7 +20,7 @@ from storage.inspect import Verification
 from storage.mend import SUFFIX_TORN
 from storage.meta import Meta, read_meta
 from storage.rescue import rescue_names
-from storage.snapshot import SUFFIX_DAMAGED, snapshot_names
+from storage.snapshot import snapshot_names
 
 PROBE_NAME = f"doctor{SUFFIX_IN_PROGRESS}"
 PROBES, PROBE_BYTES = 9, 4096
