@@ -161,8 +161,11 @@ class Storage:
         """The snapshot, read to its end, takes the place of log and snapshots, then is loaded.
 
         Its new name comes first: from then on recovery starts from it, whatever else is there.
+        Raises `StorageError`, for one that cannot be read before anything has changed.
         """
         disk = self.disk
+        if self._incoming >= 0 and (problem := self.incoming_problem(name)) is not None:
+            raise problem
         if self.log is not None:
             self.log.close()
         disk.rename(INCOMING, name)

@@ -167,7 +167,7 @@ class Life:
         self.put(frames)
         if frames:
             writer.add_frames(b"".join(frame for _, frame in log.read_from(since)))
-        writer.finish(log.last_lsn, engine.now)
+        self.storage.snapshot_proven(writer.finish(log.last_lsn, engine.now))
         self.storage.snapshot_published(log.last_lsn)
 
     # -- following -------------------------------------------------------------------------------
