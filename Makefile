@@ -19,9 +19,12 @@ CYCLES ?= 1000
 # Processes that share the tests
 WORKERS ?= 2
 CHAOS_SEEDS ?= 1
+# What make judge judges: scenarios of the simulation, and where their histories go
+SIM_SEEDS ?= 3000
+HISTORIES := $(CURDIR)/.histories
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash chaos soak run bench fmt docs site screenshots tools programs clean cluster
+.PHONY: help setup test lint unit crash chaos judge mutants soak run bench fmt docs site screenshots tools programs clean cluster
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +79,18 @@ crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another nu
 chaos: $(VENV)/.test tools ## two nodes behind proxies, every story, CHAOS_SEEDS times each (ARGS="-k words")
 	@CHAOS=all CHAOS_SEEDS=$(CHAOS_SEEDS) $(BIN)/python -m pytest -q tests/chaos $(ARGS)
 
+judge: $(VENV)/.test tools ## simulation, chaos and crashes before the outside judge (SIM_SEEDS=N)
+	@rm -rf $(HISTORIES)
+	@SIM_HISTORY=$(HISTORIES) SIM_SEEDS=$(SIM_SEEDS) $(BIN)/python -m pytest -q -n $(WORKERS) \
+		tests/simulation/test_simulation.py -k lose_nothing
+	@CHAOS_HISTORY=$(HISTORIES) CHAOS=all $(BIN)/python -m pytest -q tests/chaos/test_scenarios.py \
+		-k 'not audit' $(ARGS)
+	@CRASH_HISTORY=$(HISTORIES) $(BIN)/python -m pytest -q tests/crash
+	@.tools/judge/judge -least 1000000 $(HISTORIES)
+
+mutants: $(VENV)/.test ## break one line at a time and see which test notices (ARGS="--only NAME")
+	@$(BIN)/python tests/mutants/mutants.py $(ARGS)
+
 soak: $(VENV)/.test tools ## every chaos story again and again, an hour or so (CHAOS_SEEDS=N for another number)
 	@CHAOS=all CHAOS_SEEDS=$(if $(filter-out 1,$(CHAOS_SEEDS)),$(CHAOS_SEEDS),10) \
 		$(BIN)/python -m pytest -q tests/chaos $(ARGS)
@@ -87,7 +102,7 @@ programs: ## of these the programs: Go, Node.js, a browser and others
 	@bash $(TOOLS_SCRIPT) programs
 
 clean: ## remove .venv, .tools and caches
-	rm -rf $(VENV) .tools site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .tools .histories site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Stamps: done once, and again when pyproject.toml changes.
 $(BIN)/python:

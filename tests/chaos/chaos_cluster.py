@@ -19,7 +19,7 @@ import asynctnt
 import chaos_checkers as checkers
 import msgpack
 from chaos_client import Client
-from chaos_history import Loss
+from chaos_history import Attempt, Loss
 from chaos_load import TUBES, Load, group_of, value_of
 from chaos_toxi import Link, Server
 from cluster_nodes import Pair
@@ -224,14 +224,38 @@ class Cluster:
 
     async def _drain(self, client: Client) -> None:
         """Take and ack everything; complete, or it is an error."""
+        history = self.load.history
         for tube in TUBES:
+            history.leases.append(("*", time.monotonic(), time.monotonic()))
             await client.call(f"queue.tube.{tube}:release_all")
-            while tasks := (await client.call(f"queue.tube.{tube}:take_many", 500))[0]:
-                self.load.history.left += [(tube, task[0], value_of(task[2])) for task in tasks]
+            while True:
+                asked = time.monotonic()
+                tasks = (await client.call(f"queue.tube.{tube}:take_many", 500))[0]
+                if not tasks:
+                    break
+                got = time.monotonic()
+                history.left += [(tube, task[0], value_of(task[2])) for task in tasks]
                 ids = [task[0] for task in tasks]
                 await client.call(f"queue.tube.{tube}:ack_many", ids, seconds=20)
+                for kind, since, until in (("take", asked, got), ("ack", got, time.monotonic())):
+                    history.attempts += [
+                        Attempt(
+                            kind,
+                            "drain",
+                            "drain",
+                            client.node,
+                            tube,
+                            since,
+                            until,
+                            "ok",
+                            task[0],
+                            value_of(task[2]),
+                        )
+                        for task in tasks
+                    ]
             (told,) = await client.call("queue.statistics", tube)
             assert told["tasks"]["total"] == 0, f"{tube} after the drain: {told['tasks']}"
+            history.drained[tube] = time.monotonic()
 
     async def spaces(self) -> tuple[dict[str, list], dict[str, list]]:
         return await self._rows("a"), await self._rows("b")

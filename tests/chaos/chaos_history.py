@@ -6,13 +6,27 @@ Moments are seconds of this process' monotonic clock. An outcome is one of four:
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos_client import READ_ONLY, NotSent, Refused
+
 Key = tuple[str, int]
+
+
+def result_of(error: Refused) -> str:
+    """The judge's word for a refusal."""
+    if error.code == READ_ONLY:
+        return "read_only"
+    for word in ("not taken", "not found"):
+        if word in str(error):
+            return word.replace(" ", "_")
+    return "other"
 
 
 @dataclass(slots=True)
@@ -87,10 +101,28 @@ class Forgotten:
 
 
 @dataclass(slots=True)
+class Attempt:
+    """One call about one task, as the outside judge wants it. outcome: as in the module's head."""
+
+    kind: str
+    client: str
+    session: str
+    node: str
+    tube: str
+    began: float
+    ended: float = 0.0
+    outcome: str = "unknown"
+    task: int | None = None
+    value: int | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class History:
     """Everything one run recorded.
 
     left: what the final drain found, as (tube, task, value). rescued: values in rescue files.
+    attempts, leases: every call, and (session, from, to) of leases that may have ended.
     """
 
     puts: list[Put] = field(default_factory=list)
@@ -99,6 +131,27 @@ class History:
     forgotten: list[Forgotten] = field(default_factory=list)
     left: list[tuple[str, int, int]] = field(default_factory=list)
     rescued: set[int] = field(default_factory=set)
+    attempts: list[Attempt] = field(default_factory=list)
+    leases: list[tuple[str, float, float]] = field(default_factory=list)
+    drained: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def attempt(
+        self, kind: str, client: str, session: str, node: str, **more: Any
+    ) -> Iterator[Attempt]:
+        """A call under way: without a word from whoever makes it, nobody knows what it did."""
+        made = Attempt(kind, client, session, node, began=time.monotonic(), **more)
+        self.attempts.append(made)
+        try:
+            yield made
+        except NotSent:
+            self.attempts.remove(made)
+            raise
+        except Refused as error:
+            made.outcome, made.more["result"] = "refused", result_of(error)
+            raise
+        finally:
+            made.ended = time.monotonic()
 
     def may_be_undone(self, node: str | None, moment: float | None) -> bool:
         return any(loss.covers(node, moment) for loss in self.losses)

@@ -116,8 +116,7 @@ class Load:
                 continue
             put.node = client.node
             try:
-                (task,) = await client.call(f"queue.tube.{put.tube}:put", *put.arguments())
-                put.outcome, put.task = "ok", task[0]
+                await self._call_put(client, put, *put.arguments())
             except Refused as error:
                 assert error.code == READ_ONLY, f"put again: {error.code} {error}"
                 await client.turn()
@@ -136,8 +135,7 @@ class Load:
         data = [value, "x" * padding] if padding else value
         try:
             put.outcome = "unknown"
-            (task,) = await client.call(f"queue.tube.{tube}:put", data, options)
-            put.outcome, put.task = "ok", task[0]
+            await self._call_put(client, put, data, options)
         except Refused as error:
             put.outcome = "refused"
             assert error.code == READ_ONLY, f"put: {error.code} {error}"
@@ -149,6 +147,14 @@ class Load:
             await client.turn()
         put.done = time.monotonic()
         return put
+
+    async def _call_put(self, client: Client, put: Put, data: object, options: object) -> None:
+        more = {"tube": put.tube, "value": put.value}
+        with self.history.attempt("put", "p", "p", client.node, **more) as made:
+            made.more = {"key": put.key, "subqueue": put.utube}
+            (task,) = await client.call(f"queue.tube.{put.tube}:put", data, options)
+            made.outcome, made.task = "ok", task[0]
+        put.outcome, put.task = "ok", task[0]
 
 
 async def connected(client: Client, rng: random.Random) -> bool:
@@ -177,8 +183,16 @@ class Worker:
         self.shared = shared
         self.session: bytes | str | None = None
         self.held: Delivery | None = None
+        #: Sessions that went before the present one.
+        self.sessions = 0
+
+    @property
+    def owner(self) -> str:
+        """Whose leases the present session's are, for the outside judge."""
+        return f"{self.name}/{self.sessions}"
 
     def lease_ends(self, moment: float) -> None:
+        self.load.history.leases.append((self.owner, moment, time.monotonic()))
         if self.held is not None and self.held.ended is None:
             self.held.ended = moment
 
@@ -212,6 +226,8 @@ class Worker:
         if not await connected(self.client, self.rng):
             return False
         if not self.shared:
+            self.load.history.leases.append((self.owner, lost or 0.0, time.monotonic()))
+            self.sessions += 1
             return True
         asked = time.monotonic()
         try:
@@ -224,6 +240,7 @@ class Worker:
             self.load.history.forgotten.append(Forgotten(self.name, lost or asked, asked))
             self.lease_ends(lost or asked)
             self.session, self.held = None, None
+            self.sessions += 1
             await self.client.drop()
             return False
         return True
@@ -234,13 +251,17 @@ class Worker:
         asked = time.monotonic()
         wait = self.rng.choice([0, 0.05, 0.3])
         node = self.client.node
-        tasks = await self.client.call(f"queue.tube.{tube}:take", wait, {"token": True})
+        history = self.load.history
+        with history.attempt("take", self.name, self.owner, node, tube=tube) as made:
+            tasks = await self.client.call(f"queue.tube.{tube}:take", wait, {"token": True})
+            made.outcome = "ok"
         if tasks:
             task, _, data, token = tasks[0]
+            made.task, made.value, made.more = task, value_of(data), {"token": token}
             self.held = Delivery(
                 value_of(data), tube, task, token, self.name, node, asked, time.monotonic()
             )
-            self.load.history.deliveries.append(self.held)
+            history.deliveries.append(self.held)
             if self.load.promotions and not self.shared:
                 self.lease_ends(self.held.got)
             await asyncio.sleep(self.rng.choice([0, 0, 0, 0.01, 0.05, 0.4]))
@@ -252,8 +273,13 @@ class Worker:
         first = one.outcome is None
         one.tried, node = time.monotonic(), self.client.node
         one.sent = one.tried if first else one.sent
+        about = {"tube": one.tube, "task": one.task, "value": one.value}
         try:
-            await self.client.call(f"queue.tube.{one.tube}:ack", one.task, {"token": one.token})
+            with self.load.history.attempt("ack", self.name, self.owner, node, **about) as made:
+                made.more["token"] = one.token
+                token = {"token": one.token}
+                await self.client.call(f"queue.tube.{one.tube}:ack", one.task, token)
+                made.outcome = "ok"
         except Unknown:
             one.outcome = "unknown"
             raise

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import chaos_audit
+import chaos_export
 import pytest
 from chaos_cluster import HEAL_SECONDS, Cluster
 from chaos_disks import lacks
@@ -38,7 +39,24 @@ CHOSEN = [
 KEPT: dict[str, list[Path]] = {}
 
 
-async def run(home: Path, seed: int, scenario: Scenario) -> None:
+#: Where histories go for the outside judge, if anywhere.
+HISTORIES = os.environ.get("CHAOS_HISTORY")
+
+
+def keep_history(name: str, cluster: Cluster) -> None:
+    if HISTORIES:
+        home = cluster.pair.a.data.parent
+        said = chaos_export.lines(
+            f"chaos-{name}",
+            cluster.load.history,
+            cluster.local,
+            [home / node for node in "ab"],
+            f"make chaos ARGS=\"-k '{name}'\"",
+        )
+        chaos_export.write(Path(HISTORIES), f"chaos-{name}", said)
+
+
+async def run(home: Path, seed: int, scenario: Scenario, name: str = "") -> None:
     with serving(home) as server:
         cluster = Cluster(home, server, seed, *scenario.flags)
         try:
@@ -47,6 +65,7 @@ async def run(home: Path, seed: int, scenario: Scenario) -> None:
             await cluster.served()
             await scenario.story(cluster)
             await cluster.finish()
+            keep_history(f"{name}-{seed}", cluster)
         except BaseException:
             cluster.load.history.write(home / "history.jsonl")
             for member in cluster.nodes.values():
@@ -75,7 +94,7 @@ def chaos_seed(request: pytest.FixtureRequest, name: str) -> int:
 def test_scenario(tmp_path: Path, name: str, number: int, chaos_seed: int) -> None:
     if reason := lacks(name):
         pytest.skip(f"{name}: {reason}")
-    asyncio.run(run(tmp_path, chaos_seed, SCENARIOS[name]))
+    asyncio.run(run(tmp_path, chaos_seed, SCENARIOS[name], f"{name}-{number}"))
     KEPT[f"{name}-{number}"] = [tmp_path / node for node in "ab"]
 
 

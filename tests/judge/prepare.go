@@ -43,6 +43,7 @@ type story struct {
 	untold   map[thing]int64
 	loose    map[lane]bool // sub-queues of which something is not told
 	drained  map[string]int64
+	cuts     []told
 	undone   map[numbered][]told
 	findings []finding
 }
@@ -105,6 +106,8 @@ func prepare(this *run) *story {
 			ends = append(ends, one)
 		case "drained":
 			s.drained[one.tube] = one.from
+		case "cut":
+			s.cuts = append(s.cuts, one)
 		case "undone":
 			at := numbered{one.tube, one.task}
 			s.undone[at] = append(s.undone[at], one)
@@ -113,7 +116,7 @@ func prepare(this *run) *story {
 		}
 	}
 	if s.kept {
-		s.undone = map[numbered][]told{}
+		s.undone, s.cuts = map[numbered][]told{}, nil
 	}
 	s.count()
 	s.name()
@@ -179,7 +182,7 @@ func (s *story) count() {
 		s.countIds(key, found, attempts[key])
 	}
 	for at, found := range payloads {
-		if len(found) > 1 && !s.putUndone(at) {
+		if len(found) > 1 && !s.putUndone(at) && !s.givenByCutLog(at) {
 			where := fmt.Sprintf("%s task %d", at.tube, at.task)
 			s.found("one id, several tasks", where, fmt.Sprint(keys(found)), s.of(at.tube, at.task, ""))
 		}
@@ -218,6 +221,16 @@ func (s *story) countIds(key named, found map[int64]bool, attempts []*op) {
 func (s *story) putUndone(at numbered) bool {
 	for _, one := range s.undone[at] {
 		if len(one.kinds) == 0 || one.kinds[put] {
+			return true
+		}
+	}
+	return false
+}
+
+// givenByCutLog: an id that a log gave before it was cut may be given anew.
+func (s *story) givenByCutLog(at numbered) bool {
+	for _, one := range s.ops {
+		if one.kind == put && one.outcome == done && one.tube == at.tube && one.task == at.task && s.ofCutLog(one) {
 			return true
 		}
 	}
@@ -271,26 +284,23 @@ func (s *story) name() {
 
 // forget drops answers that changed nothing and came from a log that was cut afterwards.
 func (s *story) forget() {
-	var cuts []told
-	for _, one := range s.events {
-		if one.event == "cut" {
-			cuts = append(cuts, one)
-		}
-	}
-	if s.kept || len(cuts) == 0 {
-		return
-	}
 	var weigh []*op
 	for _, one := range s.ops {
-		void := false
-		for _, cut := range cuts {
-			void = void || one.node == cut.node && one.ended >= cut.from && one.began <= cut.to
-		}
-		if !void || one.outcome != refused && one.kind != peek {
+		if one.outcome != refused && one.kind != peek || !s.ofCutLog(one) {
 			weigh = append(weigh, one)
 		}
 	}
 	s.ops = weigh
+}
+
+// ofCutLog: the node answered from a log that was cut afterwards.
+func (s *story) ofCutLog(one *op) bool {
+	for _, cut := range s.cuts {
+		if one.node == cut.node && one.ended >= cut.from && one.began <= cut.to {
+			return true
+		}
+	}
+	return false
 }
 
 // loosen makes operations open that a cut may have undone.
@@ -382,6 +392,9 @@ func (s *story) deal() {
 			s.giveOthers(one, payloads[numbered{one.tube, one.task}])
 		}
 	}
+	for what, ops := range s.tasks {
+		s.tasks[what] = withoutEchoes(ops)
+	}
 	s.queue()
 	for what, ops := range s.tasks {
 		if at, known := s.drained[what.tube]; known && !s.changedUnseen(what) {
@@ -389,6 +402,32 @@ func (s *story) deal() {
 			s.tasks[what] = append(ops, end)
 		}
 	}
+}
+
+// withoutEchoes leaves out what can only be done once and may have been done before, by the same
+// hand: of several acks without an answer the first one's time holds all the others' possibilities.
+func withoutEchoes(ops []*op) (kept []*op) {
+	type call struct {
+		kind    kind
+		session string
+		token   int64
+	}
+	known := map[call]bool{}
+	sort.SliceStable(ops, func(a, b int) bool { return ops[a].began < ops[b].began })
+	for _, one := range ops {
+		if one.open && (one.kind == ack || one.kind == remove || one.kind == put) {
+			made := call{one.kind, one.session, one.token}
+			if one.kind == put {
+				made.session = ""
+			}
+			if known[made] {
+				continue
+			}
+			known[made] = true
+		}
+		kept = append(kept, one)
+	}
+	return kept
 }
 
 // giveOthers: a call that names an id without a token may have found another task that has it now.
@@ -434,6 +473,12 @@ func (s *story) queue() {
 		for _, one := range ops {
 			if !one.hasSub || one.outcome == refused || one.kind == peek {
 				continue
+			}
+			if !one.open && s.ofCutLog(one) {
+				// Of another order than that of the log that stands.
+				other := *one
+				other.open, other.ended = true, never
+				one = &other
 			}
 			at := lane{what.tube, one.sub}
 			if one.kind != put {
