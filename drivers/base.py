@@ -171,6 +171,13 @@ class Driver(ABC):
     def touch(self, task_id: int, delta_us: int, now: int) -> Row:
         """Give a taken task `delta_us` more time, or refuse with `DriverMisuse`."""
 
+    def prolong(self, task_id: int, by_us: int, now: int) -> Row | None:
+        """Nobody could acknowledge a taken task for `by_us`: its ttr ends so much later.
+
+        A ttl goes on meanwhile, and still ends the lease. The new row; None where nothing changed.
+        """
+        return None
+
     @abstractmethod
     def tasks_by_state(self, status: str) -> Iterator[Row]:
         """Tasks of one state, in the order they would be served."""

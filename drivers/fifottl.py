@@ -115,6 +115,11 @@ class TtlDriver(StatusDriver):
         ttr = min(row[TTR] + delta_us, LONGEST_US)
         return self.space.set(task_id, NEXT_EVENT, next_event, TTL, ttl, TTR, ttr)
 
+    def prolong(self, task_id: int, by_us: int, now: int) -> Row | None:
+        row = self.space.rows[task_id]
+        later = min(row[NEXT_EVENT] + by_us, row[CREATED] + row[TTL])
+        return self.space.set(task_id, NEXT_EVENT, later) if later > row[NEXT_EVENT] else None
+
     def expire(self, task_id: int, now: int) -> list[Event]:
         """ttl removes a task that is ready or buried, ttr and delay make it ready again."""
         row = self.space.rows[task_id]

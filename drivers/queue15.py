@@ -352,6 +352,11 @@ class Queue15(Driver):
         event = min(row[EVENT] + delta_us, row[CREATED] + row[TTL], NEVER_US)
         return self._set(row, "t", event)
 
+    def prolong(self, task_id: int, by_us: int, now: int) -> Row | None:
+        row = self.space.rows[task_id]
+        later = min(row[EVENT] + by_us, row[CREATED] + row[TTL])
+        return self.space.set(task_id, EVENT, later) if later > row[EVENT] else None
+
     def delete(self, task_id: int, now: int) -> Row:
         row = self.space.delete(task_id)
         return (row[0], "-", *row[2:])

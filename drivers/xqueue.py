@@ -274,6 +274,12 @@ class XQueue(Driver):
     def touch(self, task_id: Any, delta_us: int, now: int) -> Row:
         return self.more_time(task_id, delta_us)
 
+    def prolong(self, task_id: Any, by_us: int, now: int) -> Row | None:
+        row = self.space.rows[task_id]
+        if row[KIND] != "t":
+            return None
+        return self.space.set(task_id, RUNAT, min(row[RUNAT] + by_us, NEVER_US))
+
     def tasks_by_state(self, status: str) -> Iterator[Row]:
         return self.index.by_status(status)
 

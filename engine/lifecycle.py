@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import attempts
+from engine import attempts, leases
 from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 from model.record import KIND_OTHER, KIND_SESSION, KIND_STARTUP
 
@@ -43,12 +43,18 @@ def promote(engine: Engine, kind: int = KIND_STARTUP) -> Released:
             if (row := _give_back(engine, tube, task_id, attempts.RESTART)) is not None:
                 released.append((tube, row))
     _sweep_owners(engine)
+    leases.prolong_tasks(engine, engine.frozen_us)
+    engine.frozen_until = engine.now
     engine.commit(kind, None)
     return released
 
 
 def serve(engine: Engine, released: Released) -> None:
-    """Start drivers and timers, take calls; tell of what a promotion released."""
+    """Start drivers and timers, take calls; tell of what a promotion released.
+
+    Since `promote` it waited for its commit: that time is no holder's fault either.
+    """
+    leases.prolong(engine, engine.now - engine.frozen_until)
     for tube in engine.tubes.values():
         start_driver(engine, tube)
     engine.running = True

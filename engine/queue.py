@@ -85,6 +85,8 @@ class Engine:
         self.frozen_us = 0
         #: A call with more ops (or rows of a batch) than this is measured before its commit.
         self.unmeasured = unmeasured_rows(MIB)
+        #: Up to this moment of the log's clock leases were made longer for it.
+        self.frozen_until = 0
         self.ttr_us = 0
         self.ttr_s: float | int = 0
         self.in_replicaset = False

@@ -168,6 +168,23 @@ class Sessions:
                 self.explicit.add(session)
                 self._thaw(session, row[SHARED_EXPIRES], ttr_us)
 
+    def prolong(self, by_us: int) -> int:
+        """Sessions that wait for their owner wait longer, never more than ttr from now on.
+
+        Inside the caller's transaction. Number of sessions.
+        """
+        if by_us <= 0:
+            return 0
+        latest = self.engine.now + self.engine.ttr_us
+        changed = 0
+        for session, row in list(self.space.rows.items()):
+            if not row[SHARED_ACTIVE]:
+                later = min(row[SHARED_EXPIRES] + by_us, latest)
+                if later > row[SHARED_EXPIRES]:
+                    self.space.set(session, SHARED_EXPIRES, later)
+                    changed += 1
+        return changed
+
     def _thaw(self, session: bytes, expires: int, ttr_us: int) -> None:
         """While nobody reigned the session could not be claimed: that time does not count."""
         later = min(expires + self.engine.frozen_us, self.engine.now + ttr_us)

@@ -219,6 +219,13 @@ class Socket(asyncio.Protocol):
         shell.core.disconnect(connection, shell.clock.now())
         shell.ask_flush()
 
+    def forgive(self, seconds: float) -> None:
+        """The node did not listen for so long: that was not its silence."""
+        self.heard += seconds
+        self.opened += seconds
+        if self.stuck_since is not None:
+            self.stuck_since += seconds
+
     def check_deadlines(self, now: float) -> None:
         """Close a connection that dawdles over a frame, says nothing at first, or went silent."""
         connection, room = self.connection, self.shell.room

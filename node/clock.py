@@ -10,11 +10,17 @@ from collections.abc import Callable
 
 #: How fast the log's clock may be pulled towards the wall: half a millisecond per second.
 SLEW_PPM = 500
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def monotonic_us() -> int:
     """Microseconds of the monotonic clock; for durations, never for what is logged."""
     return time.monotonic_ns() // 1000
+
+
+def boottime_us() -> int:
+    """Microseconds of a clock like the monotonic one that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(_BOOTTIME) // 1000
 
 
 def wall_us() -> int:
@@ -23,7 +29,9 @@ def wall_us() -> int:
 
 
 class LogClock:
-    """Microseconds since the epoch, counted by the monotonic clock from where it was set.
+    """Microseconds since the epoch, counted by a clock that never jumps from where it was set.
+
+    That clock goes on while the machine sleeps: ttl and delay are promises about the time outside.
 
     A wall clock that jumps by hours moves this one by at most SLEW_PPM of the time that passes,
     so no deadline fires early because somebody corrected a clock. A follower keeps its master's
@@ -34,7 +42,7 @@ class LogClock:
         self,
         at_least_us: int = 0,
         wall: Callable[[], int] = wall_us,
-        mono: Callable[[], int] = monotonic_us,
+        mono: Callable[[], int] = boottime_us,
     ) -> None:
         """Start at the wall's time, or at the last time in the log if that is later."""
         self._wall = wall
@@ -42,6 +50,11 @@ class LogClock:
         self._own_us = self._origin_us = max(wall(), at_least_us)
         self._mono_us = mono()
         self._slewed_us = self._mono_us
+
+    @property
+    def mono(self) -> Callable[[], int]:
+        """What it counts by: µs, from where nobody knows."""
+        return self._mono
 
     def now(self) -> int:
         return self._origin_us + self._mono() - self._mono_us

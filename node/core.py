@@ -98,6 +98,8 @@ class Core:
         self.watched: dict[str, Any] = {}
         self.schema = SchemaView(engine, self.allowed)
         self.errors = 0
+        #: Asked before any deadline is handled: after a pause sockets are read first.
+        self.may_tick: Callable[[], bool] = lambda: True
         #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
         #: (name, address) of another node that serves; the wal.mode an acknowledgement stands for.
@@ -257,10 +259,9 @@ class Core:
         engine = self.engine
         if now > engine.now:
             engine.now = now
-        timers, waits = engine.store.timers, engine.waits.heap
-        if engine.running and (
-            (timers and timers[0][0] <= engine.now) or (waits and waits[0][0] <= engine.now)
-        ):
+        timers, waits, now = engine.store.timers, engine.waits.heap, engine.now
+        due = (timers and timers[0][0] <= now) or (waits and waits[0][0] <= now)
+        if due and engine.running and self.may_tick():
             engine.tick()
 
     def receive(self, connection: Connection, data: bytes, now: int) -> None:

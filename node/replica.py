@@ -18,6 +18,7 @@ from replication.lineage import Lineage
 from replication.messages import AGAIN, DIVERGED, GARBAGE, Welcome
 from replication.rescue import RescueNote
 from spaces.store import ApplyError
+from statemachine.roles import Role
 
 if TYPE_CHECKING:
     from node.peering import Peering
@@ -75,7 +76,8 @@ class Replica:
         if self.peering.following and link.applier.feeding and link.writable and offset is not None:
             self.peering.clock.follow(offset)
             assert link.beat is not None
-            self.peering.reigned_until(link.beat.clock_us)
+            if link.beat.state == Role.RUNNING.value:
+                self.peering.reigned_until(link.beat.clock_us)
 
     def harmless(self, decision: object) -> bool:
         """Whether a node that reigns may hear of it."""

@@ -200,6 +200,7 @@ class RoleKeeper:
                 self._await(step.step)
                 return
             case fx.StartDrivers():
+                engine.now = max(engine.now, self.now())
                 lifecycle.serve(engine, self._released)
                 self._released = []
                 self.flush()
@@ -246,6 +247,8 @@ class RoleKeeper:
             queue.ttr if "ttr" in said else None,
             queue.in_replicaset if "in_replicaset" in said else None,
         )
+        # What the leases got by this record they do not get again.
+        self.links.reigned_until(engine.now)
         if self._released:
             self.log(f"released {len(self._released)} tasks nobody holds any more")
 

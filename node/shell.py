@@ -16,6 +16,7 @@ from node.connection import Connection
 from node.core import Core, Turn
 from node.dialer import close_soon
 from node.doors import Guesses, InputRoom, Room, Rotation
+from node.pauses import LOOK_SECONDS, READ_SECONDS, Pauses
 from node.timing import Turns
 from node.wal_writer import WalWriter
 
@@ -60,6 +61,9 @@ class Shell:
         self._timer_us: int | None = None
         self._next_id = 0
         self._full_reported = False
+        self.pauses = Pauses(core, clock.mono, clock.now, self._read_first, self._stood_still)
+        self._look: asyncio.TimerHandle | None = None
+        self._keep_looking()
         #: How long turns took, from their first request to their replies leaving.
         self.turns = Turns()
         wal.release = self.release
@@ -162,7 +166,8 @@ class Shell:
 
     def _arm(self) -> None:
         """Sleep until the next deadline, no longer."""
-        due = self.core.engine.next_due() if self.core.engine.running else None
+        serves = self.core.engine.running and not self.pauses.reading
+        due = self.core.engine.next_due() if serves else None
         if due == self._timer_us and (due is None or self._timer is not None):
             return
         if self._timer is not None:
@@ -178,6 +183,33 @@ class Shell:
         self._timer_us = None
         self.core.advance(self.clock.now())
         self.flush()
+
+    # -- pauses of this process ------------------------------------------------------------------
+
+    def _keep_looking(self) -> None:
+        self._look = self.loop.call_later(LOOK_SECONDS, self._keep_looking)
+        self.pauses.look()
+
+    def _read_first(self, then: Callable[[], None]) -> None:
+        """Every socket that has something is read before this timer comes."""
+
+        def go_on() -> None:
+            then()
+            self.flush()
+
+        self.loop.call_later(READ_SECONDS, go_on)
+
+    def _stood_still(self, seconds: float) -> None:
+        """Nobody was silent meanwhile: nobody was listened to."""
+        if self.core.engine.running:
+            self.log(f"this process stood still for {seconds:.2f} s: leases get the time back")
+        for connection in list(self.core.connections.values()):
+            if connection.socket is not None:
+                connection.socket.forgive(seconds)
+        # The loop's own timers do not count the time for which the machine slept.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     # -- background ------------------------------------------------------------------------------
 
@@ -200,6 +232,8 @@ class Shell:
     async def drain(self, seconds: float) -> None:
         """Stop listening, tell watchers, end waits, send what is owed, close; `seconds` at most."""
         self.draining = True
+        if self._look is not None:
+            self._look.cancel()
         for server in self.servers:
             server.close()
         self.core.shutdown()

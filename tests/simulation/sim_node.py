@@ -21,6 +21,7 @@ from node.config import Settings
 from node.connection import Connection
 from node.core import Core, Turn
 from node.identity import Identity, Limits
+from node.pauses import Pauses
 from node.peering import Peering
 from node.recovered import open_storage
 from node.role import RoleKeeper
@@ -180,6 +181,9 @@ class SimNode:
         self.wal.on_commit = lambda lsn: (self._check_commit(lsn), committed(lsn))[1]
         self.storage.retained = self.peering.source.retained_lsn
         self.role.observers.append(lambda made: [see(self, made) for see in self.observers])
+        self.pauses = Pauses(
+            self.core, mono, self.clock.now, lambda call: self.soon(50 * MS, call), lambda _s: None
+        )
         self.peering.redial = lambda: self.soon(0, self._dial_all)
         self.soon(TICK_US, self._tick)
         self._dial_all()
@@ -272,7 +276,8 @@ class SimNode:
                 connection.transport.write(data)
 
     def _arm(self) -> None:
-        due = self.engine.next_due() if self.engine.running else None
+        serves = self.engine.running and not self.pauses.reading
+        due = self.engine.next_due() if serves else None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -294,6 +299,7 @@ class SimNode:
 
     def _tick(self) -> None:
         self.clock.slew()
+        self.pauses.look()
         self.peering.tick()
         self.wal.settle()
         if self.alive:
