@@ -80,7 +80,7 @@ async def measure(directory: Path, flips: int, files: int) -> bool:
     p99 = {}
     for name, count in (("none", 0), ("full", files)):
         times = sorted(took[name])
-        p50, p99[name] = times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
+        p50, p99[name] = times[len(times) // 2], times[(len(times) * 99 + 99) // 100 - 1]
         print(
             f"{count:5d} files: {flips} flips, p50 {p50:.1f} ms, p99 {p99[name]:.1f} ms; "
             f"idle master {idle[name]:.1f} ms of CPU a second"

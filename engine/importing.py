@@ -74,6 +74,8 @@ def take_in(engine: Engine, tube: Tube, source: Any, tuples: list[Tuple]) -> int
     """Insert tasks in the order of their keys, behind what came before. How many in all so far."""
     if type(source) is not str or not source:
         raise failure("Invalid source: expected its name")
+    if engine.full and tuples:
+        raise failure(engine.full)
     if len(tuples) > BATCH_MAX:
         raise failure(f"Invalid number of tuples: {len(tuples)} (expected at most {BATCH_MAX})")
     known = state(engine, tube.name)

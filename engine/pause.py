@@ -4,6 +4,9 @@ While puts are paused a put is refused with a text that says so; while takes are
 looks empty, so that workers wait as they do at an empty one and go on when it is resumed. All else
 goes on: what is taken can be acked, and tasks come back, expire, or become dead letters.
 
+While the memory is full (`Pauses.fill`) puts are refused in the same way, on this node alone:
+that is in no record. A tube whose puts wait for room lets them wait.
+
 The gate stands where the driver stood, so that a tube nobody paused does not ask whether it is.
 """
 
@@ -12,13 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from drivers.base import DriverMisuse
+from engine import room
 from engine.system_spaces import CatalogueIndex
 from model.errors import failure
 from model.record import KIND_CONFIG
 from spaces.space import IndexShape, Row, Space
 
 if TYPE_CHECKING:
-    from drivers.base import Driver
     from engine.clients import Client
     from engine.queue import Engine
     from engine.tube import Tube
@@ -31,11 +34,16 @@ WHAT = ("puts", "takes")
 class Gate:
     """A driver that accepts no new tasks, or offers none; everything else passes through."""
 
-    def __init__(self, driver: Driver, name: str, puts: bool, takes: bool) -> None:
-        self._driver = driver
-        self._name = name
+    def __init__(self, tube: Tube, puts: bool, takes: bool) -> None:
+        self._driver = tube.inner
+        self._tube = tube
         if puts:
             self.put = self.put_many = self.check_put = self.add = self._refuse
+        elif tube.engine.full:
+            self.put = self.put_many = self.add = self._refuse
+            if room.waits(tube):
+                # Fewer than none: whoever may wait for room waits.
+                self.capacity = -1
         if takes:
             self.take = self._none
             self.take_many = self._none_of_many
@@ -54,7 +62,17 @@ class Gate:
         """Nothing is ready there."""
 
     def _refuse(self, *_args: Any) -> NoReturn:
-        raise refusal(self._name)
+        check_puts(self._tube)
+        raise AssertionError("nothing is the matter with puts")
+
+
+def check_puts(tube: Tube) -> None:
+    """Raise what a put into a paused tube, or a full node, is told."""
+    row = tube.engine.pauses.space.rows.get(tube.id)
+    if row is not None and row[PAUSED_PUTS]:
+        raise refusal(tube.name)
+    if tube.engine.full:
+        raise DriverMisuse(tube.engine.full)
 
 
 def refusal(name: str) -> DriverMisuse:
@@ -88,16 +106,25 @@ class Pauses:
 
     def _emptied(self) -> None:
         for tube in self.engine.tubes.values():
-            tube.driver = tube.inner
+            self._set(tube, False, False)
 
     def apply(self, tube: Tube) -> None:
         """Put the gate before the tube's driver, or take it away."""
         row = self.space.rows.get(tube.id)
-        if row is None:
-            tube.driver = tube.inner
-        else:
-            gate: Any = Gate(tube.inner, tube.name, row[PAUSED_PUTS], row[PAUSED_TAKES])
-            tube.driver = gate
+        self._set(tube, *((False, False) if row is None else (row[PAUSED_PUTS], row[PAUSED_TAKES])))
+
+    def _set(self, tube: Tube, puts: bool, takes: bool) -> None:
+        gate: Any = Gate(tube, puts, takes) if puts or takes or self.engine.full else tube.inner
+        tube.driver = gate
+
+    def fill(self, why: str) -> None:
+        """The node is full, and puts are told why; "": it has room again, who waits is served."""
+        engine = self.engine
+        engine.full = why
+        for tube in engine.tubes.values():
+            self.apply(tube)
+            if tube.blocked and not why:
+                engine.woken.append(tube)
 
 
 class _PauseIndex(CatalogueIndex):

@@ -75,18 +75,17 @@ class Engine:
         """
         self.drivers = dict(drivers)
         self.report = report
-        self.now = 0
-        self.lsn = 0
+        self.now = self.lsn = 0
+        #: What puts are told while this node has no memory for them; see `Pauses.fill`.
+        self.full = ""
         self.records: list[Record] = []
         self.running = False
         self.woken: list[Tube] = []
         self.last_delivery = 0
-        #: How long nobody reigned before this node does, in µs; set before `promote`.
-        self.frozen_us = 0
+        #: µs nobody reigned, set before `promote`; the moment up to which leases got them.
+        self.frozen_us = self.frozen_until = 0
         #: A call with more ops (or rows of a batch) than this is measured before its commit.
         self.unmeasured = unmeasured_rows(MIB)
-        #: Up to this moment of the log's clock leases were made longer for it.
-        self.frozen_until = 0
         self.ttr_us = 0
         self.ttr_s: float | int = 0
         self.in_replicaset = False

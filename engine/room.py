@@ -110,8 +110,23 @@ def has(tube: Tube, count: int, size: int) -> bool:
     return room is None or room.used is None or room.used.total + size <= room.bytes
 
 
+def waits(tube: Tube) -> bool:
+    """Whether a put that finds no room may wait for it."""
+    return not tube.room.rejects if tube.room is not None else tube.inner.capacity > 0
+
+
+def check_may_wait(tube: Tube, wait_us: int) -> None:
+    """Raise what a put that finds no room is told, where it is neither to wait nor to get nil."""
+    if tube.room is not None and tube.room.rejects:
+        raise tube.room.refusal(tube)
+    if tube.engine.full and not wait_us:
+        raise failure(tube.engine.full)
+
+
 def no_room_for(tube: Tube, count: int, size: int) -> QueueError:
     """A batch does not fit as a whole."""
+    if tube.engine.full:
+        return failure(tube.engine.full)
     room = tube.room
     if room is None or room.used is None:
         return failure(f"No room for {count} tasks (capacity {tube.driver.capacity})")

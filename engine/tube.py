@@ -354,8 +354,7 @@ class Tube:
         wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))
         self.driver.check_put(opts)
         room.check_alone(self, len(data))
-        if self.room is not None and self.room.rejects:
-            raise self.room.refusal(self)
+        room.check_may_wait(self, wait_us)
         if not wait_us:
             return NIL
         waiter = self.engine.park(client, ticket, self, wait_us, False)

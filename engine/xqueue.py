@@ -14,7 +14,7 @@ from drivers.xqueue import XQueue
 from drivers.xqueue_record import EXPIRES, key_text
 from engine import expiry, pause, waiting, xqueue_digging
 from engine.clients import EMPTY, PENDING, Client, Values, Waiter, _Sentinel
-from engine.pause import PAUSED_PUTS, PAUSED_TAKES
+from engine.pause import PAUSED_TAKES
 from engine.tube import Tube
 from engine.xqueue_arguments import increment_us, new_key, options, statistics, us
 from model.errors import failure
@@ -89,8 +89,8 @@ class RecordTube(Tube):
                     "Are you crazy? Call of :put({...}, { wait = <>, delay = <> }) looks weird"
                 )
         engine, records = self.engine, self.records
-        if self.driver is not self.inner and self._paused(PAUSED_PUTS):
-            raise pause.refusal(self.name)
+        if self.driver is not self.inner:
+            pause.check_puts(self)
         if records.time64:
             key = records.next_key(engine.now)
         else:

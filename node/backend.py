@@ -34,6 +34,7 @@ from node.timing import Turns
 if TYPE_CHECKING:
     from node.config import Settings
     from node.core import Core
+    from node.memory import MemoryWatch
     from node.peering import Peering
     from node.recovered import Storage
     from node.role import RoleKeeper
@@ -70,6 +71,8 @@ class NodeBackend:
         self.bus = EventBus(epoch)
         self.inventory = NodeInventory(core, role.now, role.flush, self)
         self.sync = Latency()
+        #: Set by the rim; None where nobody watches.
+        self.memory: MemoryWatch | None = None
         self.appends, self.turns = Latency(FAST_BUCKETS), Turns()
         wal.sync_seconds = self.sync.observe
         wal.append_seconds = self.appends.observe
@@ -173,6 +176,9 @@ class NodeBackend:
             for (origin, target), count in self.role.fiber.state.counts.items()
         }
         found.rescue_files = self.storage.rescue_files
+        if self.memory is not None:
+            found.memory_bytes, found.memory_state = self.memory.used, self.memory.state
+            found.memory_high_bytes, found.memory_max_bytes = self.memory.high, self.memory.limit
         found.snapshot_lsn = self.snapshots.last_lsn
         found.snapshot_pause_seconds = self.snapshots.longest_pause_s
         return found

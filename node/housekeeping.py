@@ -6,37 +6,28 @@ Nothing here may hold up the loop: what asks the operating system much does so o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from model.errors import StorageError
+from node.memory import FULL, LOOK_SECONDS, TRIM_SECONDS, give_back
 
 if TYPE_CHECKING:
-    from node.backend import NodeBackend
-    from node.recovered import Storage
-    from node.shell import Shell
-    from node.snapshots import Snapshots
+    from node.main import Node
 
 #: How often rescue files are counted anew, in seconds; those of this node's own cuts count at once.
 RECOUNT_SECONDS = 60.0
 
 
 class Housekeeping:
-    """Endless tasks of one node. report(text): one line in the log."""
+    """Endless tasks of one node."""
 
-    def __init__(
-        self,
-        shell: Shell,
-        snapshots: Snapshots,
-        backend: NodeBackend,
-        storage: Storage,
-        report: Callable[[str], None],
-    ) -> None:
-        self.shell = shell
-        self.snapshots = snapshots
-        self.backend = backend
-        self.storage = storage
-        self.report = report
+    def __init__(self, node: Node) -> None:
+        self.shell = node.shell
+        self.snapshots = node.snapshots
+        self.backend = node.backend
+        self.storage = node.storage
+        self.memory = node.memory
+        self.report = node.report
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -44,6 +35,20 @@ class Housekeeping:
             group.create_task(self.shell.sweep())
             group.create_task(self._every_second())
             group.create_task(self._recount())
+            group.create_task(self._watch_memory())
+
+    async def _watch_memory(self) -> None:
+        waited = 0.0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self.memory.look():
+                self.shell.core.engine.wake()
+                self.shell.flush()
+            # What tasks left behind is given back only when somebody asks.
+            waited = waited + LOOK_SECONDS if self.memory.state == FULL else 0.0
+            if waited >= TRIM_SECONDS:
+                waited = 0.0
+                await asyncio.to_thread(give_back)
 
     async def _every_second(self) -> None:
         while True:

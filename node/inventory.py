@@ -94,7 +94,7 @@ class NodeInventory:
             tasks.get("delayed"),
             tasks.get("buried"),
             tube.done,
-            (tube.room.tasks if tube.room else tube.driver.capacity) or None,
+            (tube.room.tasks if tube.room else tube.inner.capacity) or None,
             len(tube.waiters),
             len(tube.blocked),
             self.recorder.rates(tube),

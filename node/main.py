@@ -31,6 +31,7 @@ from node.doors import room_of
 from node.housekeeping import Housekeeping
 from node.identity import Identity, Limits
 from node.logging import Logger
+from node.memory import MemoryWatch
 from node.peer_status import master_of, promise_of
 from node.peering import Peering
 from node.recovered import open_storage, settle_memory
@@ -153,6 +154,9 @@ class Node:
             secrets.token_hex(4),
         )
         self.backend.turns = shell.turns
+        self.backend.memory = self.memory = MemoryWatch(
+            engine, settings.memory.high, settings.memory.max, self.report, self.logger.info
+        )
         return await self._live(tls)
 
     def _join_peers(self) -> None:
@@ -192,10 +196,7 @@ class Node:
             settle_memory()
             print(f"ready {host}:{port}", flush=True)
             self.logger.info(f"{settings.name} serves on {host}:{port} in state {self.core.state}")
-        housekeeping = Housekeeping(
-            self.shell, self.snapshots, self.backend, self.storage, self.report
-        )
-        tasks.append(asyncio.create_task(housekeeping.run()))
+        tasks.append(asyncio.create_task(Housekeeping(self).run()))
         await ending
         for task in (*tasks, begun):
             task.cancel()

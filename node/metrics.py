@@ -124,6 +124,11 @@ class NodeMetrics:
     peers: tuple[Peer, ...] = ()
     transitions: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
     rescue_files: int = 0
+    memory_bytes: int = 0
+    memory_high_bytes: int = 0
+    memory_max_bytes: int = 0
+    #: 0 below both bounds, 1 above high, 2 above max: puts are refused.
+    memory_state: int = 0
     snapshot_lsn: int = 0
     snapshot_pause_seconds: float = 0.0
 
@@ -190,7 +195,7 @@ def read_tubes(
 
 def counts_of(tube: Tube) -> tuple[dict[str, int], dict[str, int]]:
     """Tasks by state and calls by name; no tasks where counting them would take long."""
-    walks = type(tube.driver).counts is Driver.counts
+    walks = type(tube.inner).counts is Driver.counts
     if walks and len(tube.space.rows) > WALK_MAX:
         return {}, dict(tube.calls)
     statistics = tube.statistics()

@@ -160,6 +160,15 @@ def _log_families(node: NodeMetrics) -> Iterator[Metric]:
         "seconds",
     )
     yield _gauge("rescue_files", "Files of records that a forced promotion cut.", node.rescue_files)
+    yield _gauge("memory_bytes", "Resident memory.", node.memory_bytes, "bytes")
+    for name, bound in (("high", node.memory_high_bytes), ("max", node.memory_max_bytes)):
+        text = f"memory.{name} in bytes; 0 for none."
+        yield _gauge(f"memory_{name}_bytes", text, bound, "bytes")
+    yield _gauge(
+        "memory_state",
+        "Memory: 0 below both bounds, 1 above memory.high, 2 above memory.max (puts are refused).",
+        node.memory_state,
+    )
     yield _gauge(
         "tubes",
         "Tubes by type.",

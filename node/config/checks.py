@@ -32,6 +32,7 @@ def problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
     yield from _people(settings)
     yield from _tubes(settings)
     yield from _limits(settings)
+    yield from _memory(settings)
     for key, variable in secret_variables(settings):
         if variable not in env:
             yield key, f"variable {variable} is not set"
@@ -134,6 +135,14 @@ def _limits(settings: Settings) -> Iterator[Problem]:
         yield ("limits", "payload_bytes_max"), "must not exceed limits.frame_bytes_max"
     if limits.payload_bytes_max > limits.output_bytes_max:
         yield ("limits", "payload_bytes_max"), "must not exceed limits.output_bytes_max"
+
+
+def _memory(settings: Settings) -> Iterator[Problem]:
+    high, most = settings.memory.high, settings.memory.max
+    if high is None or most is None or high.endswith("%") != most.endswith("%"):
+        return
+    if float(high.rstrip("%")) > float(most.rstrip("%")):
+        yield ("memory", "high"), "must not exceed memory.max"
 
 
 def _twice(names: Iterable[str]) -> list[str]:

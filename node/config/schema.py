@@ -18,6 +18,7 @@ from pydantic_settings import (
 )
 
 from node.config import units
+from node.config.memory import Memory
 from node.config.sections import (
     VARIABLE,
     Compat,
@@ -131,6 +132,7 @@ class Settings(BaseSettings):
     wal: Wal = Field(Wal(), description="The log.")
     snapshot: Snapshot = Field(Snapshot(), description="Snapshots.")
     limits: Limits = Field(Limits(), description="What one client may make the node hold.")
+    memory: Memory = Field(Memory(), description="Bounds on the memory of the process.")
     tls: Tls | None = Field(None, description="Encryption; null for none.")
     log: Log = Field(Log(), description="Lines on standard error.")
 

@@ -199,8 +199,23 @@ def parse_pap(value: Any) -> tuple[bytes, bytes]:
     raise ValueError("is not a pap-sha256 hash (salt:hash): run `tandemq hash-password`")
 
 
+def parse_share(value: Any) -> str:
+    """A size in bytes, as a number in text, or a share of what there is, as "80%"."""
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, str) and text.endswith("%"):
+        share = text[:-1].strip()
+        if not _PLAIN.fullmatch(share) or not 1 <= float(share) <= 100:
+            raise ValueError("is not a share from 1% to 100%")
+        return f"{float(share):g}%"
+    size = parse_bytes(text)
+    if not 1 << 20 <= size <= 1 << 50:
+        raise ValueError("is not from 1MiB to 1024TiB, nor a share such as 80%")
+    return str(size)
+
+
 _NUMBER_OR_TEXT = ["integer", "string"]
 Bytes = Annotated[int, BeforeValidator(parse_bytes)]
+Share = Annotated[str, BeforeValidator(parse_share)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 Count = Annotated[int, BeforeValidator(parse_count)]
 Address = Annotated[str, AfterValidator(_address)]
