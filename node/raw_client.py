@@ -27,6 +27,14 @@ class RawError(Exception):
     """The server's refusal, or what is wrong with the line to it."""
 
 
+class Refused(RawError):
+    """The server's refusal: what was asked did not happen."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class RawConnection:
     """A connection to `host`:`port`; user None is guest. Raises OSError, ClientError, RawError."""
 
@@ -70,7 +78,7 @@ class RawConnection:
         body = reply[unpacker.tell() :]
         if header[c.KEY_TYPE]:
             text = msgpack.unpackb(body, strict_map_key=False).get(c.KEY_ERROR_TEXT, "refused")
-            raise RawError(text)
+            raise Refused(header[c.KEY_TYPE] & ~c.ERROR_FLAG, text)
         return body
 
     def _data(self, body: bytes) -> list[bytes]:
@@ -91,15 +99,17 @@ class RawConnection:
 
     def call(self, name: str, *args: Any, raw: list[bytes] | None = None) -> Any:
         """The first value a call returns; `raw`: further arguments, already encoded."""
+        data = self.call_raw(name, [*map(msgpack.packb, args), *(raw or [])])
+        return msgpack.unpackb(data[0], strict_map_key=False) if data else None
+
+    def call_raw(self, name: str, args: list[bytes]) -> list[bytes]:
+        """All values a call returns; they and the arguments as raw MessagePack."""
         packer = msgpack.Packer()
-        more = raw or []
-        encoded = packer.pack_array_header(len(args) + len(more))
-        encoded += b"".join(msgpack.packb(arg) for arg in args) + b"".join(more)
+        encoded = packer.pack_array_header(len(args)) + b"".join(args)
         body = packer.pack_map_header(2) + msgpack.packb(c.KEY_FUNCTION) + msgpack.packb(name)
         body += msgpack.packb(c.KEY_TUPLE) + encoded
         packet = msgpack.packb({c.KEY_TYPE: c.CALL, c.KEY_SYNC: 1}) + body
-        data = self._data(self._ask(b"\xce" + len(packet).to_bytes(4, "big") + packet))
-        return msgpack.unpackb(data[0], strict_map_key=False) if data else None
+        return self._data(self._ask(b"\xce" + len(packet).to_bytes(4, "big") + packet))
 
     def select(
         self, space: int, key: list[Any], *, index: int = 0, iterator: int = 0,

@@ -207,6 +207,10 @@ class Replica:
             self.peering.clock.now(),
             cut.reason,
             {tube.space.id: (name, tube.space.driver) for name, tube in engine.tubes.items()},
+            options={
+                tube.space.id: tube.opts for tube in engine.tubes.values() if tube.inner.records
+            },
+            numbers={tube.id: tube.space.id for tube in engine.tubes.values()},
         )
         self._before_cut()
         self.storage.rewind(cut.to_lsn, note)

@@ -10,49 +10,27 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID
-
-import msgpack
 
 from model.errors import StorageError
-from model.record import INSERT_MANY, Record
+from model.record import CREATE, INSERT_MANY, FrameError, Op, Record, decode_body
 from model.task import NEVER_US
-from replication.rescue import (
-    ReplayPlan,
-    RescuedTask,
-    RescueError,
-    RescueNote,
-    TaskKey,
-    decode_note,
-    replay_plan,
-)
+from replication.replay import ReplayPlan, RescuedTask, TaskKey, replay_plan
+from replication.rescue import RescueError, RescueNote, decode_note
 from storage.disk import RESCUE_PREFIX, Disk
 from storage.meta import Meta, read_meta
 from storage.rescue import read_rescue, rescue_names, rescue_stem
-from storage.segment import SegmentReader
+from storage.segment import SegmentReader, segment_names
 from storage.snapshot import SUFFIX as SNAPSHOT_SUFFIX
-from storage.snapshot import read_snapshot, snapshot_name
+from storage.snapshot import read_snapshot, snapshot_name, snapshot_names
 
 NOTE, REPLAYED = ".note", ".replayed"
 #: In the place of a new id: the server said no.
 REFUSED = -1
 _NAME = re.compile(r"(\d{10})-(\d{20})")
-_UUID_EXT = 2
-#: Where the drivers keep what `put` was given, by driver; times in microseconds.
-_LAYOUTS = {
-    "fifottl": {"ttl": 3, "ttr": 4, "pri": 5},
-    "limfifottl": {"ttl": 3, "ttr": 4, "pri": 5},
-    "utube": {"utube": 2},
-    "utubettl": {"ttl": 3, "ttr": 4, "pri": 5, "utube": 7},
-}
-_ENDLESS_US = 3_000_000_000_000_000
-
-
-class NotSendable(Exception):
-    """A payload that no connector can be given as it was; str() says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +209,50 @@ class RescueFiles:
 
     def plan(self, cut: Rescued) -> ReplayPlan:
         """What of the cut may be put again. Raises StorageError, RescueError."""
-        if not cut.note.snapshot:
-            return replay_plan(self.records(cut), cut.note.tubes)
-        path, reach = self._snapshot(cut.note)
-        return replay_plan(
-            self.records(cut), cut.note.tubes, self._content(path, cut.note.first_lsn), reach
+        note, records = cut.note, self.records(cut)
+        if not note.snapshot:
+            return self._declared(
+                replay_plan(records, note.tubes, options=note.options, numbers=note.numbers)
+            )
+        path, reach = self._snapshot(note)
+        content = self._content(path, note.first_lsn)
+        return self._declared(
+            replay_plan(records, note.tubes, content, reach, note.options, note.numbers)
         )
+
+    def _declared(self, plan: ReplayPlan) -> ReplayPlan:
+        """Notes of older versions leave out how tubes were declared: the directory may know.
+
+        A tube without its declaration only keeps its tasks from being put again.
+        """
+        lacking = {t.space_id for t in plan.tasks if t.driver == "xqueue" and not t.tube_options}
+        if not lacking:
+            return plan
+        known: dict[int, Any] = {}
+        with suppress(StorageError, FrameError):
+            for op in self._created():
+                known[op[1]] = op[4]
+        return replace(
+            plan,
+            tasks=tuple(
+                replace(task, tube_options=known.get(task.space_id) or {})
+                if task.space_id in lacking
+                else task
+                for task in plan.tasks
+            ),
+        )
+
+    def _created(self) -> Iterator[Op]:
+        """CREATE ops of the newest snapshot and of the log as they are now."""
+        assert self._meta is not None
+        for name in snapshot_names(self._disk)[-1:]:
+            for part in read_snapshot(self._disk, name, self._meta):
+                if part[0] == "catalogue":
+                    yield from (op for op in part[1] if op[0] == CREATE)
+        for name in segment_names(self._disk):
+            for header, body in SegmentReader(self._disk, name, self._meta).frames():
+                for record in decode_body(body, header.count):
+                    yield from (op for op in record[3] if op[0] == CREATE)
 
     def _snapshot(self, note: RescueNote) -> tuple[str, int]:
         """(path, LSN) of the snapshot a rescue keeps; it may be on its way there still."""
@@ -299,34 +315,3 @@ def _of_name(name: str) -> tuple[int, int]:
     """(term number, first LSN) in the name of a rescue file, (0, 0) for one of no known form."""
     found = _NAME.match(name.removeprefix(RESCUE_PREFIX))
     return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def is_buried(task: RescuedTask) -> bool:
-    return bool(task.row[1] == "!")
-
-
-def payload_of(task: RescuedTask) -> object:
-    """The payload as a value a connector sends as the same bytes. Raises NotSendable."""
-
-    def ext(code: int, data: bytes) -> object:
-        if code == _UUID_EXT and len(data) == 16:
-            return UUID(bytes=data)
-        raise NotSendable(f"an extension of type {code} in its payload")
-
-    try:
-        return msgpack.unpackb(task.payload, ext_hook=ext, strict_map_key=False)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise NotSendable(f"its payload: {error}") from error
-
-
-def options_of(task: RescuedTask) -> dict[str, Any]:
-    """What `put` was given, in its units: seconds, priority, sub-queue. A delay is over by now."""
-    found: dict[str, Any] = {}
-    for name, place in _LAYOUTS.get(task.driver, {}).items():
-        value = task.row[place]
-        if name in {"ttl", "ttr"}:
-            if value < min(_ENDLESS_US, NEVER_US):
-                found[name] = value / 1e6
-        elif value not in {0, ""}:
-            found[name] = value
-    return found

@@ -1,6 +1,6 @@
-"""Rescued records: the note that says what was cut and why, and what in it is worth putting again.
+"""Rescued records: the note that says what was cut, from which log and why.
 
-The cut frames are kept verbatim. Where files lie, and who puts the tasks again, is not known here.
+The cut frames are kept verbatim. What in them is worth putting again is told by `replay.py`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,9 @@ from typing import Any
 import msgpack
 
 from model.record import (
-    CREATE,
-    DELETE,
-    DELETE_MANY,
-    DROP,
     HEADER_SIZE,
-    INSERT,
-    INSERT_MANY,
-    KIND_NAMES,
-    SET,
-    SET_MANY,
-    TRUNCATE,
     FrameError,
     FrameHeader,
-    Op,
     Record,
     decode_body,
     decode_header,
@@ -37,11 +26,7 @@ from replication.lineage import ID_BYTES, Lineage, LineageError
 
 RESCUE_MAGIC = b"TQs1"
 RESCUE_VERSION = 1
-#: Spaces below are the queue's own; tubes start here (spaces.store.SPACE_ID_FIRST).
-TUBE_SPACE_FIRST = 1024
 _HEAD = struct.Struct(">4sII")
-#: Space id and task id; records of an xqueue tube may have text for it.
-TaskKey = tuple[int, int | str]
 
 
 class RescueError(Exception):
@@ -61,7 +46,8 @@ class RescueNote:
     those of the records. tubes: space id -> (name, driver) at the fork: the records name spaces
     by number, and on the other lineage the same number may be another tube. records_from: the
     first LSN whose record is saved, 0 for `first_lsn`; of those below only what they led to is
-    known, by the rescued `snapshot`.
+    known, by the rescued `snapshot`. options: space id -> how the tube was declared, of tubes
+    whose rows cannot be read without it. numbers: a tube's own id -> its space id.
     """
 
     cluster: bytes
@@ -75,6 +61,8 @@ class RescueNote:
     tubes: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     records_from: int = 0
     snapshot: str = ""
+    options: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    numbers: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def saved_from(self) -> int:
@@ -109,6 +97,8 @@ def encode_rescue(note: RescueNote, frames: Iterable[bytes]) -> bytes:
             # What older versions do not know they pass over.
             **({"records_from": note.records_from} if note.records_from else {}),
             **({"snapshot": note.snapshot} if note.snapshot else {}),
+            **({"options": [list(item) for item in note.options.items()]} if note.options else {}),
+            **({"numbers": [list(item) for item in note.numbers.items()]} if note.numbers else {}),
         },
         unicode_errors="surrogateescape",
     )
@@ -147,6 +137,8 @@ def decode_note(data: bytes) -> tuple[RescueNote, int]:
             {space: (name, driver) for space, name, driver in value["tubes"]},
             value.get("records_from", 0),
             value.get("snapshot", ""),
+            {space: dict(options) for space, options in value.get("options", ())},
+            dict(value.get("numbers", ())),
         )
         if len(note.cluster) != ID_BYTES or len(note.node) != ID_BYTES:
             raise ValueError(f"an id is not {ID_BYTES} bytes")
@@ -187,160 +179,3 @@ def _frames(
         at, lsn = end, header.last_lsn + 1
     if lsn != note.last_lsn + 1:
         raise RescueError(at, f"records {lsn}..{note.last_lsn} are missing")
-
-
-# -- putting again ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RescuedTask:
-    """A task that is there at the end of the cut, and was not at the fork.
-
-    row: as it was at the end of the cut, by the driver's format; its last field is the payload.
-    tube, driver: "" when the space is not known. lsn, time_us: of the record it came in, 0 when
-    only a snapshot has it: then it may have been there at the fork, too.
-    """
-
-    lsn: int
-    time_us: int
-    space_id: int
-    tube: str
-    driver: str
-    task_id: int | str
-    row: tuple[Any, ...]
-
-    @property
-    def payload(self) -> Any:
-        return self.row[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayPlan:
-    """What an operator may put again, what will run again by itself, and what is undone.
-
-    tasks: those that came into being in the cut, by whatever call, and those only a snapshot has.
-    finished: (space id, task id) of tasks from before the fork that were finished in the cut
-    records: the winning log has them still, so somebody gets them once more. changed: tasks from
-    before the fork that were taken, buried, edited ... in it: (space id, task id) -> the fields
-    that were set, by their numbers. emptied: spaces from before the fork that were truncated or
-    dropped. calls: how many records of each kind.
-    """
-
-    tasks: tuple[RescuedTask, ...]
-    finished: tuple[TaskKey, ...]
-    changed: Mapping[TaskKey, Mapping[int, Any]] = field(default_factory=dict)
-    emptied: tuple[int, ...] = ()
-    calls: Mapping[str, int] = field(default_factory=dict)
-
-
-def replay_plan(
-    records: Iterable[tuple[int, Record]],
-    tubes: Mapping[int, tuple[str, str]],
-    snapshot: Iterable[tuple[int, Record]] = (),
-    reach: int = 0,
-) -> ReplayPlan:
-    """`records`: (LSN, record) of the cut, ascending; `tubes`: the note's, at the fork.
-
-    `snapshot`: the content of a snapshot that ends at LSN `reach`, as records; LSN 0 for its rows.
-    What counts is what the records did to rows, not what their calls are named.
-    """
-    whole = _Plan(dict(tubes))
-    for lsn, (time_us, _kind, _session, ops) in snapshot:
-        for op in ops:
-            whole.op(lsn, time_us, op)
-    whole.forget_changes()
-    cut = _Plan(dict(whole.tubes)) if reach else whole
-    for lsn, (time_us, kind, _session, ops) in records:
-        name = KIND_NAMES.get(kind, f"kind {kind}")
-        cut.calls[name] = cut.calls.get(name, 0) + 1
-        for op in ops:
-            cut.op(lsn, time_us, op)
-            if cut is not whole and lsn > reach:
-                whole.op(lsn, time_us, op)
-    alive = {**whole.alive, **cut.alive}
-    tasks = []
-    for (space_id, task_id), (lsn, time_us, row) in sorted(alive.items(), key=_by_lsn):
-        tube, driver = cut.tubes.get(space_id) or whole.tubes.get(space_id, ("", ""))
-        tasks.append(RescuedTask(lsn, time_us, space_id, tube, driver, task_id, tuple(row)))
-    changed = {key: fields for key, fields in cut.changed.items() if key not in alive}
-    return ReplayPlan(
-        tuple(tasks), tuple(cut.finished), changed, tuple(cut.emptied), dict(cut.calls)
-    )
-
-
-def _by_lsn(item: tuple[TaskKey, tuple[int, int, list[Any]]]) -> int:
-    return item[1][0]
-
-
-class _Plan:
-    """The tasks of the cut records, followed op by op."""
-
-    def __init__(self, tubes: dict[int, tuple[str, str]]) -> None:
-        self.tubes = tubes
-        self.alive: dict[TaskKey, tuple[int, int, list[Any]]] = {}
-        self.finished: dict[TaskKey, None] = {}
-        self.changed: dict[TaskKey, dict[int, Any]] = {}
-        self.emptied: dict[int, None] = {}
-        self.calls: dict[str, int] = {}
-        self._made: set[int] = set()
-
-    def op(self, lsn: int, time_us: int, op: Op) -> None:
-        code, space = op[0], op[1]
-        if code == CREATE:
-            self.tubes[space] = (op[2], op[3])
-            self._made.add(space)
-        elif not isinstance(space, int) or space < TUBE_SPACE_FIRST:
-            return
-        elif code == INSERT:
-            self._insert(lsn, time_us, space, op[2])
-        elif code == INSERT_MANY:
-            for row in op[2]:
-                self._insert(lsn, time_us, space, row)
-        elif code == SET:
-            self._set(space, op[2], op[3:])
-        elif code == SET_MANY:
-            for key in op[2]:
-                self._set(space, key, op[3:])
-        elif code == DELETE:
-            self._finish(space, op[2])
-        elif code == DELETE_MANY:
-            for key in op[2]:
-                self._finish(space, key)
-        elif code in (DROP, TRUNCATE):
-            self._empty(space)
-
-    def forget_changes(self) -> None:
-        """What was followed so far is where the cut begins."""
-        self.finished.clear()
-        self.changed.clear()
-        self.emptied.clear()
-        self._made.clear()
-
-    def _insert(self, lsn: int, time_us: int, space: int, row: Any) -> None:
-        key = (space, row[0])
-        known = self.alive.get(key)
-        if known is not None and known[0]:
-            lsn, time_us = known[:2]
-        self.alive[key] = (lsn, time_us, list(row))
-
-    def _set(self, space: int, task_id: Any, changes: Op) -> None:
-        pairs = zip(changes[::2], changes[1::2], strict=True)
-        known = self.alive.get((space, task_id))
-        if known is None:
-            self.changed.setdefault((space, task_id), {}).update(pairs)
-            return
-        for fieldno, value in pairs:
-            known[2][fieldno] = value
-
-    def _finish(self, space: int, task_id: Any) -> None:
-        key = (space, task_id)
-        self.changed.pop(key, None)
-        if self.alive.pop(key, None) is None:
-            self.finished[key] = None
-
-    def _empty(self, space: int) -> None:
-        for tasks in (self.alive, self.changed):
-            for key in [key for key in tasks if key[0] == space]:
-                del tasks[key]
-        if space not in self._made:
-            self.emptied[space] = None

@@ -14,7 +14,7 @@ from storage.copies import MANIFEST_NAME, Copying, Manifest, SourceChanged, desc
 from storage.disk import Disk, write_file
 from storage.inspect import covering
 from storage.meta import COMMIT_NAME, META_NAME, encode_commit, read_commit, read_meta
-from storage.rescue import rescue_names
+from storage.rescue import all_rescued
 from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
 from storage.snapshot import snapshot_names
 
@@ -76,7 +76,7 @@ class Backup(Copying):
                 self.source.where, 0, "has neither snapshot nor log: let the node write a snapshot"
             )
         planned = {}
-        for name in names:
+        for name in [*names, *all_rescued(self.source)]:
             try:
                 planned[name] = self.source.size(name)
             except StorageError:
@@ -112,8 +112,7 @@ class Backup(Copying):
                 "committed",
             )
         manifest.commit_lsn = commit_lsn
-        if rescued := rescue_names(self.source):
-            self.notes.append(f"{len(rescued)} rescue files are left out: copy rescue/ by hand")
+        manifest.files |= {name: self.target.size(name) for name in all_rescued(self.target)}
         self._finish(manifest)
         self.manifest = manifest
 

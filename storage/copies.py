@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from model.errors import StorageError
 from model.record import decode_body
-from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all
+from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
 from storage.inspect import Verification
 from storage.meta import Meta
+from storage.rescue import all_rescued
 from storage.segment import SegmentInfo, SegmentReader, segment_names
 from storage.snapshot import SnapshotReader, snapshot_names
 
@@ -111,15 +112,23 @@ class Copying:
         """Read everything back from the device. Raises `StorageError` for the first damage."""
         for name in (*snapshot_names(self.target), *segment_names(self.target)):
             self.target.settle(name)
+        for name in all_rescued(self.target):
+            self.target.settle(name)
         checked = Verification(self.target, meta)
+        rescued: set[str] = set()
         before = self.done_bytes
         for report in checked:
             self.done_bytes = before + checked.done_bytes
             yield report.name
-            if report.problem is not None:
+            if report.problem is None:
+                continue
+            if not report.name.startswith(RESCUE_PREFIX):
                 raise StorageError(report.name, report.size, report.problem)
-        if checked.problems:
-            raise StorageError(self.target.where, 0, checked.problems[0])
+            # The log is whole without it; what is left of it is worth keeping.
+            rescued.add(report.problem)
+            self.notes.append(f"{report.problem}: copied as it is")
+        if problems := [text for text in checked.problems if text not in rescued]:
+            raise StorageError(self.target.where, 0, problems[0])
 
     def _undo(self) -> None:
         """Leave the target as it was: empty."""

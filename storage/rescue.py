@@ -63,6 +63,15 @@ def rescue_names(disk: Disk) -> list[str]:
     return [n for n in disk.list() if n.startswith(RESCUE_PREFIX) and n.endswith(SUFFIX)]
 
 
+def all_rescued(disk: Disk) -> list[str]:
+    """Everything whole under `rescue/`: records, notes, snapshots, what was put again since."""
+    return [
+        name
+        for name in disk.list()
+        if name.startswith(RESCUE_PREFIX) and not name.endswith(SUFFIX_IN_PROGRESS)
+    ]
+
+
 def read_rescue(
     disk: Disk, meta: Meta, name: str
 ) -> Iterator[tuple[FrameHeader, bytes, list[Record]]]:

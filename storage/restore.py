@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from model.errors import StorageError
 from model.record import decode_body
 from storage.copies import Copying, described, end_lsn, read_manifest, segment_infos
-from storage.disk import Disk, write_file
+from storage.disk import RESCUE_PREFIX, Disk, write_file
 from storage.inspect import covering
 from storage.meta import COMMIT_NAME, META_NAME, Meta, encode_commit, read_meta
 from storage.rescue import cut_from
@@ -57,6 +57,8 @@ class Restore(Copying):
         reach = end_lsn(snapshot) if snapshot is not None else 0
         names = [snapshot] if snapshot is not None else []
         names += covering(self.source, reach + 1, until)
+        # All of them, whatever the point wanted: they tell of what is in no log.
+        names += [name for name in self.manifest.files if name.startswith(RESCUE_PREFIX)]
         planned = {name: self.source.size(name) for name in names}
         self._fits(planned)
         self.total_bytes = 2 * sum(planned.values())

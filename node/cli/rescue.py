@@ -15,13 +15,14 @@ import typer
 from model.task import STATE_NAMES
 from node.cli.directories import time_text
 from node.cli.files import Directory
-from node.cli.output import REFUSED, CommandError, json_line, note, table
+from node.cli.output import REFUSED, UNREACHABLE, CommandError, json_line, note, table
 from node.cli.remote import Caller, Json, Remote, remote_of
 from node.cli.shared import given
 
 if TYPE_CHECKING:
+    from node.raw_client import RawConnection
     from node.rescue_files import Cut, Replayed, Rescued, RescueFiles
-    from replication.rescue import ReplayPlan, RescuedTask
+    from replication.replay import ReplayPlan, RescuedTask
 
 _LISTED = (
     "name", "first_lsn", "last_lsn", "records", "tasks", "replayed", "will_run_again", "changed",
@@ -179,7 +180,7 @@ def _undone(plan: ReplayPlan) -> Iterator[tuple[tuple[int, int | str | None], st
 
 
 def _row(task: RescuedTask, done: Replayed) -> dict[str, Any]:
-    from node.rescue_files import NotSendable, is_buried, options_of, payload_of
+    from node.replaying import NotSendable, is_buried, is_done, options_of, sending, shown
 
     key = (task.space_id, task.task_id)
     what = "put again" if not is_buried(task) else "buried"
@@ -189,17 +190,19 @@ def _row(task: RescuedTask, done: Replayed) -> dict[str, Any]:
         what = f"replayed as {done.put[key]}"
     elif key in done.open:
         what = "replayed, outcome unknown"
+    if is_done(task):
+        what = "done in the cut"
     try:
-        payload = payload_of(task)
+        sending(task)
     except NotSendable as error:
-        what, payload = f"cannot be put: {error}", None
+        what = f"cannot be put: {error}"
     return {
         "lsn": task.lsn,
         "tube": task.tube,
         "id": task.task_id,
         "what": what,
         "options": options_of(task),
-        "payload": payload,
+        "payload": shown(task),
     }
 
 
@@ -233,7 +236,7 @@ def replay(
     chosen, counts = _choose(plan, done, again, buried, unsure)
     if really:
         try:
-            remote.run(lambda caller: _put(caller, chosen, done, remote.where))
+            remote.run(lambda caller: _put(caller, remote, chosen, done))
         finally:
             counts["put"] = sum((t.space_id, t.task_id) in done.put for t in chosen)
             _report(cut.name, counts, as_lines, f"put into {remote.where}")
@@ -247,10 +250,10 @@ def replay(
 def _choose(
     plan: ReplayPlan, done: Replayed, again: bool, buried: bool, unsure: bool
 ) -> tuple[list[RescuedTask], dict[str, int]]:
-    from node.rescue_files import NotSendable, is_buried, payload_of
+    from node.replaying import NotSendable, is_buried, is_done, sending
 
     counts = dict.fromkeys(("put", "replayed before", "outcome unknown"), 0)
-    counts |= dict.fromkeys(("buried", "unsure", "left out"), 0)
+    counts |= dict.fromkeys(("buried", "done", "unsure", "left out"), 0)
     chosen = []
     for task in plan.tasks:
         key = (task.space_id, task.task_id)
@@ -260,6 +263,9 @@ def _choose(
         if key in done.open and not again:
             counts["outcome unknown"] += 1
             continue
+        if is_done(task):
+            counts["done"] += 1
+            continue
         if is_buried(task) and not buried:
             counts["buried"] += 1
             continue
@@ -267,11 +273,8 @@ def _choose(
             counts["unsure"] += 1
             continue
         try:
-            payload_of(task)
+            sending(task)
         except NotSendable:
-            counts["left out"] += 1
-            continue
-        if not task.tube:
             counts["left out"] += 1
             continue
         chosen.append(task)
@@ -280,25 +283,43 @@ def _choose(
     return chosen, counts
 
 
-async def _put(caller: Caller, tasks: list[RescuedTask], done: Replayed, server: str) -> None:
-    """One after the other, in their order; each is written down before it is sent, and after."""
+async def _put(caller: Caller, remote: Remote, tasks: list[RescuedTask], done: Replayed) -> None:
+    """One after the other, in their order; each is written down before it is sent, and after.
+
+    Over a connection of its own to the node that was found, which sends payloads as they are.
+    """
     from asynctnt.exceptions import TarantoolDatabaseError
 
-    from node.rescue_files import options_of, payload_of
+    from node.raw_client import RawConnection, RawError, Refused
 
-    for task in tasks:
-        done.note(task, None, server)
-        try:
-            row = await caller.call(
-                f"queue.tube.{task.tube}:put", payload_of(task), options_of(task)
-            )
-        except TarantoolDatabaseError:
-            done.refused(task, server)
-            raise
-        if row is None:
-            done.refused(task, server)
-            raise CommandError(f"{task.tube} is full", REFUSED, "the rest can be replayed later")
-        done.note(task, int(row[0]), server)
+    found = caller.connection
+    try:
+        with RawConnection(found.host, found.port, remote.user, remote.password) as connection:
+            for task in tasks:
+                _put_one(connection, task, done, remote.where)
+    except Refused as error:
+        raise TarantoolDatabaseError(error.code, str(error)) from None
+    except RawError as error:
+        hint = "the task at hand counts as outcome unknown: look before --again"
+        raise CommandError(f"{remote.where}: {error}", UNREACHABLE, hint) from None
+
+
+def _put_one(connection: RawConnection, task: RescuedTask, done: Replayed, server: str) -> None:
+    from node.raw_client import Refused
+    from node.replaying import id_of, sending
+
+    wanted = sending(task)
+    done.note(task, None, server)
+    try:
+        answer = connection.call_raw(wanted.call, wanted.args)
+    except Refused:
+        done.refused(task, server)
+        raise
+    new_id = id_of(task, answer[0]) if answer else None
+    if new_id is None:
+        done.refused(task, server)
+        raise CommandError(f"{task.tube} is full", REFUSED, "the rest can be replayed later")
+    done.note(task, new_id, server)
 
 
 def _report(name: str, counts: dict[str, int], as_lines: bool, verb: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgpack
 
-from drivers import BUILT_IN
+from drivers import KNOWN
 from engine import admin
 from engine.clients import Client
 from engine.queue import Engine
@@ -90,7 +90,7 @@ class Life:
         self.disk = disk
         self.chance = Random(seed)
         self.said: list[str] = []
-        self.engine = Engine(BUILT_IN, lambda: self.chance.randbytes(16), self._report)
+        self.engine = Engine(KNOWN, lambda: self.chance.randbytes(16), self._report)
         self.settings = settings_of(keep)
         self.storage: Storage = open_storage(
             self.settings, self.engine, self.chance.randbytes, self.said.append, disk
@@ -193,6 +193,10 @@ class Life:
             engine.now,
             "the logs part",
             {tube.space.id: (name, tube.space.driver) for name, tube in engine.tubes.items()},
+            options={
+                tube.space.id: tube.opts for tube in engine.tubes.values() if tube.inner.records
+            },
+            numbers={tube.id: tube.space.id for tube in engine.tubes.values()},
         )
         self.storage.rewind(to_lsn, note)
 

@@ -30,14 +30,8 @@ from model.record import (
     encode_frame,
 )
 from replication.lineage import Lineage
-from replication.rescue import (
-    RescueError,
-    RescueNote,
-    decode_note,
-    decode_rescue,
-    encode_rescue,
-    replay_plan,
-)
+from replication.replay import replay_plan
+from replication.rescue import RescueError, RescueNote, decode_note, decode_rescue, encode_rescue
 
 A, B = b"a" * 16, b"b" * 16
 LINEAGE = Lineage([(1, A, None, 1, "a", False), (3, B, A, 12, "a", True)])

@@ -13,7 +13,7 @@ from replication.lineage import Lineage, Term
 from replication.messages import CONTINUE, REWIND, Message
 from replication.pulse import Pulse
 from replication.relay import LogFrame, Mode, Relay
-from replication.rescue import replay_plan
+from replication.replay import replay_plan
 from storage.disk import Disk
 from storage.log import Log
 from storage.memory import MemoryDisk

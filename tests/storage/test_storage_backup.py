@@ -11,10 +11,11 @@ from storage_samples import EPOCH_US, TERM_1, Writing, loaded, small_snapshot
 from model.errors import StorageError
 from storage.backup import Backup
 from storage.copies import MANIFEST_NAME, read_manifest
-from storage.disk import Disk, append_all
+from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, write_file
 from storage.inspect import verify
 from storage.memory import MemoryDisk
 from storage.meta import COMMIT_NAME, META_NAME, encode_commit
+from storage.rescue import all_rescued
 from storage.restore import Restore
 from storage.segment import segment_names
 from storage.snapshot import SnapshotHeader, snapshot_names
@@ -317,3 +318,49 @@ def test_nothing_to_copy_is_an_error() -> None:
     meta = Writing(MemoryDisk()).disk.read(META_NAME)
     with pytest.raises(StorageError, match="neither snapshot nor log"):
         copied(MemoryDisk({META_NAME: meta}))
+
+
+def rescued() -> tuple[MemoryDisk, dict[str, bytes]]:
+    """A directory with every kind of file a rescue leaves, and those files."""
+    writing = Writing(MemoryDisk(), 1_500)
+    writing.frame(20)
+    writing.log.sync()
+    names = writing.log.truncate_from(15).rescue
+    writing.log.open_term(
+        TERM_1._replace(number=2, id=b"2" * 16, parent=TERM_1.id, start_lsn=15), 15
+    )
+    for name in ("a.note", "a.replayed", "00000000000000000007-aa.snap"):
+        write_file(writing.disk, RESCUE_PREFIX + name, name.encode())
+    handle = writing.disk.create(RESCUE_PREFIX + "b.wal" + SUFFIX_IN_PROGRESS)
+    writing.disk.close(handle)
+    found = {name: writing.disk.read(name) for name in all_rescued(writing.disk)}
+    assert set(names) < set(found)
+    assert len(found) == len(names) + 3
+    return writing.disk, found
+
+
+def test_rescue_files_are_part_of_a_backup_and_come_back(disk: Disk) -> None:
+    source, found = rescued()
+    backup = copied(source)
+    assert {name: backup.read(name) for name in all_rescued(backup)} == found
+    assert found.keys() < read_manifest(backup).files.keys()
+    restored(backup, disk, until_lsn=9)
+    assert {name: disk.read(name) for name in all_rescued(disk)} == found
+    loaded(disk)
+
+
+def test_a_damaged_rescue_file_is_copied_as_it_is() -> None:
+    source, found = rescued()
+    name = next(one for one in found if one.endswith(".wal"))
+    files = source.contents()
+    files[name] = files[name][:-1] + b"?"
+    target = MemoryDisk()
+    run = Backup(MemoryDisk(files), target, NOW_US)
+    for _ in run:
+        pass
+    assert [note for note in run.notes if name in note and "copied as it is" in note]
+    assert target.read(name) == files[name]
+    again = MemoryDisk()
+    back = restored(target, again)
+    assert again.read(name) == files[name]
+    assert any("copied as it is" in note for note in back.notes)
