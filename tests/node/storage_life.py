@@ -23,6 +23,7 @@ from node.config import Settings
 from node.recovered import Storage, open_storage
 from node.rescue_files import Rescued, RescueFiles
 from replication.lineage import Lineage
+from replication.replay import ReplayPlan
 from replication.rescue import RescueError, RescueNote
 from storage.disk import OPERATIONS
 from storage.memory import MemoryDisk
@@ -84,7 +85,11 @@ def settings_of(keep: int = 2, mode: str = "fsync") -> Settings:
 
 
 class Life:
-    """One process on `disk`. said: its lines. acked: LSN of each payload that was acknowledged."""
+    """One process on `disk`. said: its lines.
+
+    acked: LSN of each payload that was acknowledged, and whose task was not finished since;
+    records: term id of each record that was acknowledged, by its LSN.
+    """
 
     def __init__(self, disk: MemoryDisk, seed: int = 1, keep: int = 2) -> None:
         self.disk = disk
@@ -98,6 +103,7 @@ class Life:
         self.engine.now = max(EPOCH, self.engine.now)
         self.worker = Worker(1)
         self.acked: dict[int, Any] = {}
+        self.records: dict[int, bytes] = {}
 
     def _report(self, text: str, error: BaseException | None = None) -> None:
         raise AssertionError(text) from error
@@ -132,6 +138,17 @@ class Life:
         log.append(frame, first, last, self.engine.now)
         log.sync()
         log.publish_commit(last)
+        self.records |= dict.fromkeys(range(first, last + 1), term[1])
+
+    def work(self, count: int, tube: str = "jobs") -> None:
+        """Take and ack the oldest tasks, each in records of their own."""
+        for _ in range(count):
+            task = self.tube(tube).take(self.worker, 0, 0)
+            self.flush()
+            self.tube(tube).ack(self.worker, task[0])
+            self.flush()
+            payload = msgpack.unpackb(task[-1])
+            self.acked = {lsn: value for lsn, value in self.acked.items() if value != payload}
 
     def tube(self, name: str = "jobs", kind: str = "fifo", **opts: Any) -> Any:
         found = self.engine.tubes.get(name)
@@ -220,15 +237,35 @@ class Life:
         }
 
 
-def listed(disk: MemoryDisk) -> set[Any]:
-    """Payloads of tasks as the operator's commands tell them: those of whole cuts."""
+def whole_cuts(disk: MemoryDisk) -> list[tuple[RescueNote, ReplayPlan]]:
+    """What the operator's commands tell without a word of a problem."""
     files = RescueFiles(disk)
-    found: set[Any] = set()
+    found = []
     for cut in files.cuts():
         if isinstance(cut, Rescued):
             with suppress(RescueError, StorageError):
-                found |= {msgpack.unpackb(task.payload) for task in files.plan(cut).tasks}
+                found.append((cut.note, files.plan(cut)))
     return found
+
+
+def listed(disk: MemoryDisk) -> set[Any]:
+    """Payloads of the tasks they list."""
+    return {msgpack.unpackb(task.payload) for _, plan in whole_cuts(disk) for task in plan.tasks}
+
+
+def unaccounted(life: Life, records: dict[int, bytes]) -> list[int]:
+    """LSNs of records that are neither in the log of `life` nor in a cut that is listed."""
+    lineages = [(1, life.engine.lsn, Lineage(life.engine.store.lineage))]
+    lineages += [(note.first_lsn, note.last_lsn, note.lineage) for note, _ in whole_cuts(life.disk)]
+
+    def known(lsn: int, term_id: bytes) -> bool:
+        for first, last, lineage in lineages:
+            term = lineage.term_at(lsn) if first <= lsn <= last else None
+            if term is not None and term.id == term_id:
+                return True
+        return False
+
+    return [lsn for lsn, term_id in records.items() if not known(lsn, term_id)]
 
 
 def copy_of(disk: MemoryDisk) -> MemoryDisk:
