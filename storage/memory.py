@@ -1,7 +1,8 @@
 """A disk in memory for tests and simulations: it loses, keeps and tears what was not synced.
 
 Same contract as the real one, plus the weather: `fail` aims an error at the n-th operation of a
-name, `crash` decides by an injected generator what a power cut leaves. No chance of its own.
+name, `full` refuses all growth, `crash` decides by an injected generator what a power cut leaves. A
+failed sync drops what it should have written, as a kernel does. No chance of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ _SHORT_WRITE = -1
 
 
 class _File:
-    """Content now, how much of it is durable, and what is durable instead after a rewrite."""
+    """Content now, how much of it is durable, and what is durable instead after a rewrite.
 
-    __slots__ = ("data", "durable_size", "shadow")
+    lost: (from, to) of bytes whose sync failed: the cache shows them, no device has them, and no
+    later sync writes them.
+    """
+
+    __slots__ = ("data", "durable_size", "lost", "shadow")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.durable_size = len(data)
+        self.lost: list[tuple[int, int]] = []
         self.shadow: bytes | None = None
 
     def keep_shadow(self) -> None:
@@ -35,6 +41,32 @@ class _File:
     def make_durable(self) -> None:
         self.durable_size = len(self.data)
         self.shadow = None
+
+    def synced(self, size: int, content: bytes | None) -> None:
+        """A sync that began when the file had `size` bytes is done; later bytes are not in it.
+
+        content: what was overwritten then, None for a file that only grows.
+        """
+        self.durable_size = max(self.durable_size, min(size, len(self.data)))
+        if self.shadow is not None:
+            self.shadow = None if content is None or content == self.data else content
+
+    def lose(self) -> None:
+        """A sync failed: what it was to write counts as clean, and is nowhere."""
+        if len(self.data) > self.durable_size:
+            self.lost.append((self.durable_size, len(self.data)))
+            self.durable_size = len(self.data)
+        if self.shadow is not None:
+            self.data[:] = self.shadow
+            self.shadow = None
+
+    def forget(self) -> None:
+        """The cache is dropped: what was lost reads as zeros, as a hole does."""
+        for start, end in self.lost:
+            end = min(end, len(self.data))
+            if start < end:
+                self.data[start:end] = bytes(end - start)
+        self.lost.clear()
 
 
 class MemoryDisk:
@@ -55,6 +87,12 @@ class MemoryDisk:
         self._faults: dict[tuple[str, int], int] = {}
         self.counts: Counter[str] = Counter()
         self.free_bytes = 1 << 40
+        #: The disk is full and stays so until this is taken back.
+        self.full = False
+        #: Told of each operation and its file before anything happens; may raise.
+        self.watch: Callable[[str, str], None] | None = None
+        #: Called in the middle of each sync, with its file: the time it takes passes there.
+        self.during_sync: Callable[[str], None] | None = None
 
     @property
     def where(self) -> str:
@@ -71,11 +109,12 @@ class MemoryDisk:
         """Let the `nth` append from now write only half of its bytes."""
         self._faults["append", self.counts["append"] + nth] = _SHORT_WRITE
 
-    def crash(self, chance: Random) -> None:
+    def crash(self, chance: Random, page: int = 0) -> None:
         """Cut the power: keep what was synced, and of the rest what `chance` leaves.
 
         Directory changes survive each by itself, in order only for the same name; unsynced bytes
-        survive not at all, wholly, up to some byte, or as a prefix followed by rubbish.
+        survive not at all, wholly, up to some byte, or as a prefix followed by rubbish. With a
+        `page` size in bytes also page by page: any of them, in any order.
         """
         entries = dict(self._durable)
         lost: set[str] = set()
@@ -85,7 +124,7 @@ class MemoryDisk:
             else:
                 change(entries)
         for file in set(entries.values()):
-            file.data = bytearray(_after_crash(file, chance))
+            file.data = bytearray(_after_crash(file, chance, page))
             file.make_durable()
         self._entries = entries
         self._durable = dict(entries)
@@ -99,7 +138,11 @@ class MemoryDisk:
 
     def _enter(self, operation: str, name: str) -> int:
         """Count the call; raise the error aimed at it. Returns 0 or the mark of a short write."""
+        if self.watch is not None:
+            self.watch(operation, name)
         self.counts[operation] += 1
+        if self.full and operation in ("append", "create"):
+            raise StorageError(name, 0, f"{operation}: {os.strerror(errno.ENOSPC)}")
         if not self._faults:
             return 0
         fault = self._faults.pop((operation, self.counts[operation]), 0)
@@ -170,8 +213,16 @@ class MemoryDisk:
 
     def sync(self, handle: int) -> None:
         name, file = self._handles[handle]
-        self._enter("sync", name)
-        file.make_durable()
+        size = len(file.data)
+        content = bytes(file.data) if file.shadow is not None else None
+        try:
+            self._enter("sync", name)
+            if self.during_sync is not None:
+                self.during_sync(name)
+        except StorageError:
+            file.lose()
+            raise
+        file.synced(size, content)
 
     def close(self, handle: int) -> None:
         name, _ = self._handles.pop(handle)
@@ -196,10 +247,13 @@ class MemoryDisk:
     def truncate(self, name: str, size: int) -> None:
         file = self._file("truncate", name)
         del file.data[size:]
+        file.forget()
         file.make_durable()
 
     def settle(self, name: str) -> None:
-        self._file("settle", name).make_durable()
+        file = self._file("settle", name)
+        file.forget()
+        file.make_durable()
 
     def sync_dir(self) -> None:
         self._enter("sync_dir", self._where)
@@ -208,22 +262,35 @@ class MemoryDisk:
 
     def free(self) -> int:
         self._enter("free", self._where)
-        return self.free_bytes
+        return 0 if self.full else self.free_bytes
 
 
-def _after_crash(file: _File, chance: Random) -> bytes:
+def _after_crash(file: _File, chance: Random, page: int) -> bytes:
     """What a power cut leaves of one file."""
+    file.forget()
     if file.shadow is not None:
         return bytes(file.data) if chance.random() < 0.5 else file.shadow
     durable, loose = bytes(file.data[: file.durable_size]), bytes(file.data[file.durable_size :])
-    fate = chance.randrange(5)
+    fate = chance.randrange(6 if page else 5)
     if fate == 0 or not loose:
         return durable
     if fate == 1:
         return durable + loose
+    if fate == 5:
+        return durable + _pages_left(loose, page - len(durable) % page, page, chance)
     kept = chance.randint(0, len(loose))
     if fate == 2:
         return durable + loose[:kept]
     # The length reached the disk before the content did.
     rest = len(loose) - kept
     return durable + loose[:kept] + (bytes(rest) if fate == 3 else chance.randbytes(rest))
+
+
+def _pages_left(loose: bytes, first: int, page: int, chance: Random) -> bytes:
+    """Each page reached the disk or did not; holes before the last one that did are zeros."""
+    starts = [0, *range(first, len(loose), page)]
+    kept = bytearray()
+    for start, end in zip(starts, [*starts[1:], len(loose)], strict=True):
+        if chance.random() < 0.5:
+            kept += bytes(start - len(kept)) + loose[start:end]
+    return bytes(kept)

@@ -138,6 +138,9 @@ class _Recovery:
 
     def run(self) -> Recovered:
         found = self.found
+        # A process may have ended between the making of a file and the sync of its name: what is
+        # built on from here on must not go with a later power cut.
+        self.disk.sync_dir()
         self._remove_unfinished()
         found.commit_lsn, problem = read_commit(self.disk)
         if problem is not None:

@@ -5,127 +5,95 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import msgpack
 from sim_clients import History, Op
 from sim_node import SimNode
 from sim_plan import Plan
+from sim_rescue import NotReadable, Rescued, read_all
 
-from model.record import CREATE, HEADER_SIZE, TERM, decode_body
-from storage.rescue import read_rescue, rescue_names
+from model.record import HEADER_SIZE, decode_body
 
 
 class Violation(Exception):
     """A promise was broken. str() says which and how it shows."""
 
 
-class Rescued:
-    """What lies in the rescue files of all nodes: payloads put, and every task touched."""
-
-    def __init__(self, machines: dict[str, SimNode]) -> None:
-        self.payloads: set[tuple[int, int]] = set()
-        self.touched: set[tuple[int, int]] = set()
-        self.files = 0
-        for node in machines.values():
-            for name in rescue_names(node.disk):
-                self.files += 1
-                for _, _, records in read_rescue(node.disk, node.storage.meta, name):
-                    for record in records:
-                        for op in record[3]:
-                            self._op(op)
-
-    def _op(self, op: list[Any]) -> None:
-        if op[0] in (CREATE, TERM) or op[1] < 512 or len(op) < 3:
-            return
-        row = op[2]
-        if isinstance(row, list) and row and op[1] >= 1024:
-            self.touched.add((op[1], row[0]))
-            if isinstance(row[-1], (int, bytes)):
-                self.payloads.add((op[1], _number(row[-1])))
-        elif isinstance(row, int):
-            self.touched.add((op[1], row))
-
-
-def _number(raw: Any) -> int:
-    """A payload as the log has it: raw MessagePack of a small number, or the number."""
-    if isinstance(raw, int):
-        return raw
-    value = msgpack.unpackb(raw)
-    return value if isinstance(value, int) else -1
-
-
 def check_history(history: History, machines: dict[str, SimNode], plan: Plan, forced: bool) -> None:
     """C1 total queue, C3 finality of acks, C4 no stale finish, C8 rescue accounting."""
-    rescued = Rescued(machines)
-    master = next(node for node in machines.values() if node.core.state == "RUNNING")
-    spaces = {name: tube.space.id for name, tube in master.engine.tubes.items()}
+    disks = {name: [*node.old_disks, node.disk] for name, node in machines.items()}
+    try:
+        rescued = read_all(disks, plan.tubes)
+    except NotReadable as error:
+        raise Violation(f"C8: {error}") from error
     by_key: dict[tuple[str, int], list[Op]] = defaultdict(list)
     for op in history.ops:
         if op.key[1] is not None:
             by_key[op.key].append(op)
     put = {op.key for op in history.ops if op.kind == "put"}
     for key, ops in sorted(by_key.items()):
-        space = spaces[key[0]]
-        cut = (space, key[1]) in rescued.payloads or any(
-            op.task_id is not None and (space, op.task_id) in rescued.touched for op in ops
-        )
         if key not in put:
             raise Violation(f"C1: {key} was never put and came out")
-        _check_lost(key, ops, cut)
-        _check_twice(key, ops, cut)
+        _check_lost(key, ops, rescued)
+        _check_twice(key, ops, rescued)
     if plan.ack == "pair" and plan.solo_after is None and not forced:
-        _check_pair(by_key, spaces, rescued)
+        _check_pair(by_key, rescued)
 
 
-def _check_lost(key: tuple[str, int], ops: list[Op], cut: bool) -> None:
-    acked = any(op.kind == "put" and op.outcome.ok is not None for op in ops)
+def _check_lost(key: tuple[str, int], ops: list[Op], rescued: Rescued) -> None:
+    """What was acknowledged was finished by somebody, or is shown as this very task."""
+    finished = any(op.kind == "ack" and op.outcome.error is None for op in ops)
+    for op in ops:
+        done = op.kind == "put" and op.outcome.ok is not None
+        if done and not finished and not rescued.shows_put(key[0], op.task_id, key[1]):
+            raise Violation(f"C1: {key} was acknowledged and never finished: {_story(ops)}")
     came_out = any(op.kind == "take" and op.task_id is not None for op in ops)
-    if acked and not came_out and not cut:
-        raise Violation(f"C1: {key} was acknowledged and never came out: {_story(ops)}")
-    puts = [op for op in ops if op.kind == "put"]
-    refused = all(op.outcome.error is not None for op in puts)
-    if refused and came_out:
+    if came_out and all(op.outcome.error is not None for op in ops if op.kind == "put"):
         raise Violation(f"C1: {key} was refused and came out: {_story(ops)}")
 
 
-def _check_twice(key: tuple[str, int], ops: list[Op], cut: bool) -> None:
-    if cut:
-        return
-    acks = [op for op in ops if op.kind == "ack" and op.outcome.ok is not None]
+def _check_twice(key: tuple[str, int], ops: list[Op], rescued: Rescued) -> None:
+    acks = [
+        op
+        for op in ops
+        if op.kind == "ack"
+        and op.outcome.ok is not None
+        and not rescued.shows_again(key[0], op.task_id)
+    ]
     unknown_puts = sum(op.kind == "put" and op.outcome.unknown for op in ops)
     if len(acks) > 1 + unknown_puts:
         raise Violation(f"C3: {key} was finished {len(acks)} times: {_story(ops)}")
     takes = [op for op in ops if op.kind == "take" and op.task_id is not None]
     for ack in acks:
+        assert ack.ended is not None
+        own = max((t.ended or 0 for t in takes if t.client == ack.client), default=-1)
         for take in takes:
             assert take.ended is not None
-            assert ack.ended is not None
-            if take.began > ack.ended and not unknown_puts:
+            if take.task_id != ack.task_id or rescued.shows_take(key[0], take.task_id):
+                continue
+            if take.began > ack.ended:
                 raise Violation(f"C3: {key} came out after its ack: {_story(ops)}")
             stale = take.client != ack.client and take.ended < ack.began
-            own = max((t.ended or 0 for t in takes if t.client == ack.client), default=-1)
-            if (
-                stale
-                and own < take.began
-                and take.task_id in {t.task_id for t in takes if t.client == ack.client}
-            ):
+            if stale and own < take.began:
                 raise Violation(f"C4: {key} was finished by who had lost it: {_story(ops)}")
 
 
-def _check_pair(
-    by_key: dict[tuple[str, int], list[Op]], spaces: dict[str, int], rescued: Rescued
-) -> None:
+def _check_pair(by_key: dict[tuple[str, int], list[Op]], rescued: Rescued) -> None:
     """P1: pair mode that never goes alone, and nobody forced: nothing acknowledged is cut."""
     for key, ops in by_key.items():
         for op in ops:
-            if op.kind == "put" and op.outcome.ok and (spaces[key[0]], key[1]) in rescued.payloads:
+            if op.kind != "put" or op.outcome.ok is None:
+                continue
+            if rescued.shows_put(key[0], op.task_id, key[1]):
                 raise Violation(f"P1: {key} was acknowledged in pair mode and cut: {_story(ops)}")
 
 
 def _story(ops: list[Op]) -> str:
+    """Who did what, without the puts that were refused."""
     return "; ".join(
-        f"{op.began / 1e6:.4f}-{(op.ended or 0) / 1e6:.4f} {op.client} {op.kind} at {op.node}: "
+        f"{op.began / 1e6:.4f}-{(op.ended or 0) / 1e6:.4f} {op.client} {op.kind} {op.task_id} at "
+        f"{op.node}: "
         + ("unknown" if op.outcome.unknown else "ok" if op.outcome.ok is not None else "refused")
         for op in ops
+        if op.kind != "put" or op.outcome.error is None
     )
 
 

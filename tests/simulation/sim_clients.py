@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 from sim_node import SimNode
 from sim_rim import Process
-from sim_world import MS, SECOND, Network, Stream, World
+from sim_world import SECOND, Network, Stream, World
 
 CALL, KEY_FUNCTION, KEY_TUPLE, KEY_DATA, KEY_ERROR = 0x0A, 0x22, 0x21, 0x30, 0x31
 #: How long a client waits for a reply before it gives the connection up.
@@ -195,94 +195,3 @@ class History:
         op = Op(client.name, kind, client.connected_to or "", key, client.world.now)
         self.ops.append(op)
         return op
-
-
-def noted(history: History, client: Client, kind: str, key: Any, call: Call) -> Script:
-    """A call with a line in the history. Gives its outcome."""
-    op = history.note(client, kind, key)
-    outcome = yield call
-    op.ended, op.outcome, outcome.op = client.world.now, outcome, op
-    return outcome  # type: ignore[return-value]
-
-
-def _find_node(client: Client, first: int) -> Script:
-    """Connect to some node; wait a little after each round of failures."""
-    names = list(client.machines)
-    turn = first
-    while not (yield Connect(names[turn % len(names)])):
-        turn += 1
-        yield Sleep(client.world.chance.randint(20 * MS, 200 * MS))
-
-
-def producer(client: Client, history: History, tube: str, numbers: range, pause_us: int) -> Script:
-    """Put each number once; an unknown outcome is left unknown."""
-    chance = client.world.chance
-    turn = chance.randrange(2)
-    for number in numbers:
-        while True:
-            if client.connected_to is None:
-                yield from _find_node(client, turn)
-            opts = {"utube": f"u{number % 3}"} if tube.startswith("utube") else {}
-            call = Call(f"queue.tube.{tube}:put", (number, opts))
-            outcome = yield from noted(history, client, "put", (tube, number), call)
-            if outcome.unknown or outcome.ok is not None:
-                break
-            # Refused: for sure not done. The other node may serve.
-            turn += 1
-            client.disconnect()
-            yield Sleep(chance.randint(10 * MS, 150 * MS))
-        yield Sleep(chance.randint(1 * MS, pause_us))
-
-
-def worker(client: Client, history: History, tube: str, hold_us: int) -> Script:
-    """Take, hold, ack; keep the session over reconnects, so that what is in hand can be acked."""
-    chance = client.world.chance
-    turn = chance.randrange(2)
-    session: bytes | None = None
-    holding: tuple[int, Any] | None = None
-    while True:
-        if client.connected_to is None:
-            yield from _find_node(client, turn)
-            args = (session,) if session is not None else ()
-            outcome = yield Call("queue.identify", args)
-            if outcome.error is not None and "unknown" in outcome.error[1]:
-                session, holding = None, None
-                continue_without = yield Call("queue.identify", ())
-                outcome = continue_without
-            if outcome.ok is None:
-                turn += 1
-                client.disconnect()
-                yield Sleep(chance.randint(20 * MS, 200 * MS))
-                continue
-            session = outcome.ok[0]
-        if holding is None:
-            call = Call(f"queue.tube.{tube}:take", (chance.choice([0, 0.2, 1]),))
-            outcome = yield from noted(history, client, "take", (tube, None), call)
-            if outcome.ok and outcome.ok[0]:
-                task = outcome.ok[0]
-                holding = (task[0], task[2])
-                outcome.op.key, outcome.op.task_id = (tube, task[2]), task[0]
-                yield Sleep(chance.randint(1 * MS, hold_us))
-            elif outcome.unknown:
-                # The old session may hold a task nobody knows of: let it expire.
-                session = None
-                client.disconnect()
-            elif outcome.ok is None:
-                turn += 1
-                client.disconnect()
-            else:
-                yield Sleep(chance.randint(5 * MS, 100 * MS))
-            continue
-        task_id, number = holding
-        verb = "release" if chance.random() < 0.1 else "ack"
-        call = Call(f"queue.tube.{tube}:{verb}", (task_id,))
-        outcome = yield from noted(history, client, verb, (tube, number), call)
-        if outcome.unknown:
-            # Perhaps done, perhaps not: asked again it is either still in hand or gone.
-            client.disconnect()
-        elif outcome.ok is not None or (outcome.error and outcome.error[0] != 7):
-            holding = None
-        else:
-            turn += 1
-            client.disconnect()
-            yield Sleep(chance.randint(10 * MS, 100 * MS))

@@ -6,11 +6,15 @@ world's events. The disk survives the process; a power cut takes what was not sy
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim_rim import PeerWire, Process, ServerSide, VirtualSyncer
+from sim_dial import Dialing
+from sim_disk import Frames, Weather
+from sim_rim import ServerSide
+from sim_threads import Died, Thread, VirtualLoop, VirtualPool, VirtualSyncer
 from sim_world import EPOCH_US, MS, SECOND, Network, Stream, Timer, World
 
 from drivers import BUILT_IN
@@ -25,9 +29,8 @@ from node.pauses import Pauses
 from node.peering import Peering
 from node.recovered import open_storage
 from node.role import RoleKeeper
-from node.snapshots import snapshot_now
+from node.snapshots import Snapshots
 from node.wal_writer import WalWriter
-from replication.messages import Ack
 from statemachine.effects import Settled, Tick
 from statemachine.roles import Transition
 from storage.memory import MemoryDisk
@@ -36,6 +39,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TICK_US = 200 * MS
+#: What a test that says nothing of it has: nothing is small, no snapshot is taken by itself.
+OPTIONS: dict[str, Any] = {
+    "ttr": 5.0,
+    "wal_mode": "fsync",
+    "keep": 1,
+    "segment_bytes": 65_536,
+    "window_bytes": 16 << 20,
+    "retain_bytes": 1 << 30,
+    "snapshot_bytes": None,
+    "page_bytes": 0,
+    "replication": {},
+    "compat": {},
+}
 
 
 class Everybody:
@@ -55,7 +71,7 @@ class Everybody:
         return True
 
 
-class SimNode:
+class SimNode(Dialing):
     """A machine with a disk, and at most one process on it."""
 
     def __init__(self, world: World, network: Network, name: str, peers: Sequence[str]) -> None:
@@ -64,11 +80,20 @@ class SimNode:
         self.name = name
         self.peer_names = list(peers)
         self.machines: dict[str, SimNode] = {}
-        self.disk = MemoryDisk(where=name)
+        self.weather = Weather(self)
+        self.frames = Frames()
+        self.threads: list[Thread] = []
+        #: Disks this machine had before: what was saved from them is not forgotten.
+        self.old_disks: list[MemoryDisk] = []
+        self.use_disk(MemoryDisk(where=name))
         self.read_only = False
+        #: An error is aimed at its disk.
+        self.ill = False
         self.options: dict[str, Any] = {}
         #: How far this machine's wall clock is off, in µs.
         self.skew_us = 0
+        #: How much faster than the world's its clocks run, in millionths.
+        self.drift_ppm = 0
         self.alive = False
         self.paused = False
         self.incarnation = 0
@@ -91,9 +116,22 @@ class SimNode:
         if self.paused:
             self._held.append(call)
         elif self.alive:
-            call()
+            asyncio._set_running_loop(self.loop)
+            try:
+                call()
+            except Died:
+                return
+            except StorageError as error:
+                if not self.disk_is_ill:
+                    raise
+                # As an event loop does with an error of a callback.
+                self.say(f"a callback failed: {error}")
             if self.alive and (self.engine.records or self.core.dirty):
                 self.ask_flush()
+
+    def use_disk(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self.weather.over(disk)
 
     def say(self, text: str) -> None:
         self.world.say(f"{self.name}: {text}")
@@ -103,30 +141,47 @@ class SimNode:
             raise AssertionError(f"{self.name}: {text}") from error
         self.say(text)
 
+    @property
+    def option(self) -> dict[str, Any]:
+        return {**OPTIONS, **self.options}
+
     def settings(self) -> Settings:
-        replication = {"heartbeat": 0.5, "lease": 2.0, "startup_timeout": 10.0, "ack": "local"}
-        replication.update(self.options.get("replication", {}))
-        return Settings.model_validate(
+        options = self.option
+        replication = {"heartbeat": 0.5, "lease": 2.0, "startup_timeout": 10.0}
+        settings = Settings.model_validate(
             {
                 "name": self.name,
                 "listen": f"{self.name}:1",
                 "data_dir": Path("/nowhere") / self.name,
                 "read_only": self.read_only,
                 "peers": tuple(f"{name}:1" for name in self.peer_names),
-                "queue": {"ttr": self.options.get("ttr", 5.0), "in_replicaset": True},
-                "wal": {"mode": self.options["wal_mode"], "segment_bytes": 65_536},
-                "snapshot": {"keep": 1},
-                "compat": self.options.get("compat", {}),
-                "replication": replication,
+                "queue": {"ttr": options["ttr"], "in_replicaset": True},
+                "wal": {"mode": options["wal_mode"]},
+                "snapshot": {"keep": options["keep"]},
+                "compat": options["compat"],
+                "replication": {**replication, **options["replication"]},
             }
         )
+        # Smaller than anybody may configure: what is rare at real sizes happens in every run.
+        wal = settings.wal.model_copy(update={"segment_bytes": options["segment_bytes"]})
+        window = {"window_bytes": options["window_bytes"], "retain_bytes": options["retain_bytes"]}
+        links = settings.replication.model_copy(update=window)
+        return settings.model_copy(update={"wal": wal, "replication": links})
 
     def start(self) -> None:
-        """Begin a process on the disk as it is."""
+        """Begin a process on the disk as it is; it may die at once, of an injected error too."""
         assert not self.alive
         self.incarnation += 1
         self.alive, self.paused = True, False
         self._held = []
+        self.loop = VirtualLoop(self)
+        asyncio._set_running_loop(self.loop)
+        try:
+            self._start()
+        except Died:
+            return
+
+    def _start(self) -> None:
         world, chance = self.world, self.world.chance
         self.engine = Engine(BUILT_IN, lambda: chance.randbytes(16), self.report)
         settings = self.settings()
@@ -136,16 +191,19 @@ class SimNode:
             )
         except StorageError as error:
             self.alive = False
-            raise AssertionError(f"{self.name} does not recover: {error}") from error
-        mono = lambda: world.now  # noqa: E731
-        wall = lambda: EPOCH_US + world.now + self.skew_us  # noqa: E731
+            if not self.disk_is_ill:
+                raise AssertionError(f"{self.name} does not recover: {error}") from error
+            self.say(f"does not start: {error}")
+            raise Died from error
+        mono = lambda: world.now + world.now * self.drift_ppm // 1_000_000  # noqa: E731
+        wall = lambda: EPOCH_US + mono() + self.skew_us  # noqa: E731
         self.clock = LogClock(self.storage.last_time_us, wall, mono)
         self.engine.now = self.clock.now()
         ids = (self.storage.meta.node, self.storage.meta.cluster)
         self.core = Core(
             self.engine,
             Identity(self.name, "0" * 36, "0" * 36, pid=1),
-            Limits(),
+            Limits(payload_bytes_max=16 << 20),
             Everybody(),
         )
         assert all(len(one) == 16 for one in ids)
@@ -159,7 +217,9 @@ class SimNode:
         )
         self.wal.durable_lsn = self.wal.written_lsn = self.engine.lsn
         self.wal.commit_lsn = self.core.commit_lsn = self.storage.recovered.commit_lsn
+        self._committed = self.wal.commit_lsn
         self._flush_asked = False
+        self._ticks = 0
         self._timer: Timer | None = None
         self._role_timer: Timer | None = None
         self._dials: dict[str, bool] = {}
@@ -176,7 +236,7 @@ class SimNode:
         )
         self.role.arm = self._arm_role
         self.peering = Peering(self.role, self.clock, mono, lambda call: self.soon(0, call))
-        self.peering.source.want_snapshot = lambda: self.soon(10 * MS, self._serve_snapshot)
+        self._take_snapshots()
         committed = self.wal.on_commit
         self.wal.on_commit = lambda lsn: (self._check_commit(lsn), committed(lsn))[1]
         self.storage.retained = self.peering.source.retained_lsn
@@ -191,15 +251,46 @@ class SimNode:
         early = (world.seed + self.incarnation) % 2
         self.soon(30 * MS * early, lambda: self.role.wish(self.read_only, command=False))
 
+    def _take_snapshots(self) -> None:
+        """As node.main has it: beside the load, by size of the log and for downstreams."""
+        self.snapshots = Snapshots(
+            self.core,
+            self.wal,
+            self.storage.new_snapshot,
+            self.storage.snapshot_proven,
+            self.storage.snapshot_published,
+            self.option["snapshot_bytes"],
+            self.flush,
+            self.say,
+        )
+        pool = VirtualPool(self)
+        self.snapshots._pool = pool  # type: ignore[assignment]
+
+        def before_reload() -> None:
+            # A snapshot whose end is being written is waited for.
+            pool.finish()
+            self.snapshots.invalidate()
+
+        self.peering.replica.before_reload = before_reload
+        self.peering.source.want_snapshot = lambda: self.snapshot(for_downstream=True)
+
+    def on_disk(self, synced: bool) -> int:
+        """The last LSN this machine's disk holds, as told by the disk itself."""
+        return self.frames.last_lsn(self.disk, synced)
+
     def _check_commit(self, lsn: int) -> None:
         """In pair mode, unless it was decided otherwise, two disks hold what is committed."""
-        if self.wal.gate is None or self.wal.gate.solo:
+        if lsn <= self._committed:
             return
-        logs = [other.storage.log for other in self.machines.values() if other is not self]
-        held = max((log.last_lsn for log in logs if log is not None), default=0)
-        if self.wal.mode == "fsync":
-            held = max((log.synced_lsn for log in logs if log is not None), default=0)
-        assert held >= lsn, f"P1: LSN {lsn} is committed in pair mode, on one disk"
+        if self.wal.gate is None or self.wal.gate.solo:
+            self._committed = lsn
+            return
+        synced = self.wal.mode == "fsync"
+        others = [other for other in self.machines.values() if other is not self]
+        held = max(other.on_disk(synced) for other in others)
+        if held < lsn:
+            self.world.wrong(f"P1: LSN {lsn} is committed in pair mode, on one disk")
+        self._committed = lsn
 
     def kill(self) -> None:
         """kill -9: what was written to files stays, everything else is gone."""
@@ -208,6 +299,10 @@ class SimNode:
         self.say("killed")
         self.alive = self.paused = False
         self._held = []
+        for thread in list(self.threads):
+            thread.end()
+        self.threads.clear()
+        self.loop.end()
         for connection in list(self.core.connections.values()):
             connection.transport.out.reset()
         for link in self.peering.links():
@@ -224,7 +319,24 @@ class SimNode:
     def power_cut(self) -> None:
         self.kill()
         self.say("power cut")
-        self.disk.crash(self.world.chance)
+        self.disk.crash(self.world.chance, self.option["page_bytes"])
+
+    def stall(self, us: int) -> None:
+        """The loop waits for its disk: from outside the process stands still."""
+        if self.alive and not self.paused:
+            self.paused = True
+            self.world.after(us, self.resume)
+
+    @property
+    def disk_is_ill(self) -> bool:
+        """An injected fault of the disk may still be what an operation meets."""
+        return self.ill or self.disk.full
+
+    def heal_disk(self) -> None:
+        self.disk._faults.clear()
+        self.disk.full = self.ill = False
+        self.weather.clear()
+        self.weather.sync_us = (200, 3 * MS)
 
     def pause(self) -> None:
         if self.alive:
@@ -266,8 +378,13 @@ class SimNode:
     def release(self, turn: Turn) -> None:
         if self.role.reigning and (self.wal.mode == "fsync" or self.wal.gate is not None):
             gate = self.wal.gate
-            lsn = self.wal.durable_lsn if gate is None else gate.commit_lsn
-            assert turn.last_lsn <= lsn, "P1: answered before it is committed"
+            here = self.on_disk(self.wal.mode == "fsync")
+            if turn.last_lsn > here:
+                self.world.wrong(f"P1: {self.name} answered {turn.last_lsn}, its disk has {here}")
+            if gate is not None and turn.last_lsn > self._committed and not gate.solo:
+                self.world.wrong(
+                    f"P1: {self.name} answered {turn.last_lsn} before two disks had it"
+                )
         self._send(turn.replies)
 
     def _send(self, replies: list[tuple[Connection, bytes]]) -> None:
@@ -302,6 +419,9 @@ class SimNode:
         self.pauses.look()
         self.peering.tick()
         self.wal.settle()
+        self._ticks += 1
+        if self._ticks % 5 == 0 and self.alive and self.engine.store.lineage:
+            self.snapshots.maybe()
         if self.alive:
             self.soon(TICK_US, self._tick)
 
@@ -324,72 +444,6 @@ class SimNode:
             self.core.disconnect(connection, self.clock.now())
             connection.transport = None
 
-    # -- peers -----------------------------------------------------------------------------------
-
-    def _dial_all(self) -> None:
-        for name in self.peer_names:
-            self._dial(name, 0)
-
-    def _dial(self, name: str, pause_us: int) -> None:
-        """One attempt is under way for each peer, or a link stands."""
-        address = f"{name}:1"
-        if self._dials.get(name) or self.peering.peers[address].link is not None:
-            return
-        self._dials[name] = True
-        self.soon(pause_us + 2 * self.network.delay(), lambda: self._reach(name, address))
-
-    def _reach(self, name: str, address: str) -> None:
-        self._dials[name] = False
-        peer, cut = self.machines[name], self.network.cut
-        if self.peering.peers[address].link is not None:
-            return
-        if (self.name, name) in cut or (name, self.name) in cut or (peer.alive and peer.paused):
-            self.peering.tried(address, "does not answer")
-            self._dial(name, SECOND)
-            return
-        if not peer.alive:
-            self.peering.tried(address, "cannot be reached")
-            self._dial(name, 300 * MS)
-            return
-        self._connect(peer, name, address)
-
-    def _connect(self, peer: SimNode, name: str, address: str) -> None:
-        links: dict[str, Any] = {}
-
-        def again() -> None:
-            refused = self.peering.peers[address].refused
-            self.soon(500 * MS if refused else 20 * MS, lambda: self._dial(name, 0))
-
-        def down_got(data: bytes) -> None:
-            links["follow"].receive(data)
-
-        def down_ended() -> None:
-            links["follow"].lost()
-            outward.open = False
-            again()
-
-        mine, its = self.incarnation, peer.incarnation
-        inward = Stream(self.network, (name, self.name), Process(self, mine), down_got, down_ended)
-        outward = Stream(
-            self.network,
-            (self.name, name),
-            Process(peer, its),
-            lambda data: links["feed"].receive(data),
-            lambda: links["feed"].lost(),
-        )
-        links["feed"] = peer.peering.accept(PeerWire(inward, lambda: None), self.name)
-        link = links["follow"] = self.peering.connect(address, PeerWire(outward, again))
-        confirm = link.applier.ack
-
-        def checked() -> Ack | None:
-            ack = confirm()
-            log = self.storage.log
-            if ack is not None and log is not None and self.wal.mode == "fsync":
-                assert ack.durable_lsn <= log.synced_lsn, "P1: confirmed before it is on the disk"
-            return ack
-
-        link.applier.ack = checked  # type: ignore[method-assign]
-
     # -- operator --------------------------------------------------------------------------------
 
     def wish(
@@ -400,22 +454,15 @@ class SimNode:
     ) -> None:
         self.deliver(lambda: self.role.wish(read_only, force=force, done=done))
 
-    def snapshot(self) -> None:
-        """A whole snapshot in one go, then the log behind it is trimmed."""
-        self.flush()
+    def snapshot(self, for_downstream: bool = False) -> None:
+        """A snapshot beside the load, then the log behind it is trimmed."""
         if self.wal.broken or not self.engine.store.lineage:
             return
-        end = self.wal.written_lsn
-        writer = None
-        try:
-            writer = self.storage.new_snapshot(end)
-            self.storage.snapshot_proven(snapshot_now(self.core, writer, end))
-            self.storage.snapshot_published(end)
-        except StorageError as error:
-            self.say(f"snapshot failed: {error}")
-            if writer is not None:
-                writer.abort()
 
-    def _serve_snapshot(self) -> None:
-        self.snapshot()
-        self.peering.source.snapshot_ready()
+        def done(task: asyncio.Task[int]) -> None:
+            if task.cancelled() or task.exception() is not None:
+                self.say(f"snapshot failed: {None if task.cancelled() else task.exception()}")
+            elif for_downstream:
+                self.peering.source.snapshot_ready()
+
+        self.snapshots.start().add_done_callback(done)

@@ -1,15 +1,21 @@
-"""What goes wrong in a scenario, and when: a list made from the seed before anything runs."""
+"""What goes wrong in a scenario, and when: a list made from the seed before anything runs.
+
+A narrow plan has the failures of the first kind; a wide one adds dimensions. Each draws from a
+generator of its own, so that switching one on or off leaves the others as they were.
+"""
 
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from sim_sizes import Sizes
 from sim_world import MS, SECOND
 
 RUN_US = 10 * SECOND
+WIDE_RUN_US = 5 * SECOND
 NODES = ("a", "b")
 
 
@@ -31,7 +37,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a scenario does by itself. tubes: name -> type."""
+    """Everything a scenario does by itself. tubes: name -> type; sizes of payloads are weights."""
 
     seed: int
     wal_mode: str
@@ -41,12 +47,29 @@ class Plan:
     tubes: tuple[str, ...]
     workers: int
     actions: tuple[Action, ...]
+    wide: bool = False
+    nodes: tuple[str, ...] = NODES
+    puts: int = 40
+    sizes: Sizes = field(default_factory=Sizes)
+    drift_ppm: tuple[int, ...] = (0, 0, 0)
+    #: (bytes from, to) of payloads, one of which each put draws.
+    payloads: tuple[tuple[int, int], ...] = ((1, 1),)
+    dimensions: frozenset[str] = frozenset()
+
+    @property
+    def power_safe(self) -> bool:
+        """Whether a power cut may happen: `write` mode promises nothing for it."""
+        return self.wal_mode == "fsync"
 
     def __str__(self) -> str:
         head = (
             f"seed {self.seed}: wal {self.wal_mode}, ack {self.ack}, solo_after {self.solo_after}, "
             f"ttr {self.ttr}, tubes {', '.join(self.tubes)}, {self.workers} workers"
         )
+        if self.wide:
+            head += (
+                f", drift {self.drift_ppm}, {', '.join(sorted(self.dimensions))}\n  {self.sizes}"
+            )
         return "\n".join([head, *(f"  {action}" for action in self.actions)])
 
 
@@ -69,7 +92,16 @@ _KINDS = (
 )
 
 
-def make_plan(seed: int) -> Plan:
+def make_plan(seed: int, wide: bool = True) -> Plan:
+    plan = _narrow(seed, WIDE_RUN_US if wide else RUN_US)
+    if not wide:
+        return plan
+    from sim_dimensions import widen
+
+    return widen(replace(plan, wide=True))
+
+
+def _narrow(seed: int, run_us: int) -> Plan:
     chance = Random(seed)
     wal_mode = chance.choice(("write", "fsync"))
     ack = chance.choice(("local", "local", "pair"))
@@ -81,8 +113,8 @@ def make_plan(seed: int) -> Plan:
         drawn += [kind] * weight
     actions: list[Action] = []
     at = chance.randint(0, 500 * MS)
-    while at < RUN_US:
-        actions.append(_action(chance, chance.choice(drawn), at))
+    while at < run_us:
+        actions.append(_action(chance, chance.choice(drawn), at, wal_mode))
         quiet = chance.random() < 0.25
         close = chance.random() < 0.4
         at += chance.randint(1, 30 * MS) if close else chance.randint(200 * MS, 2 * SECOND)
@@ -100,7 +132,7 @@ def make_plan(seed: int) -> Plan:
     )
 
 
-def _action(chance: Random, kind: str, at: int) -> Action:
+def _action(chance: Random, kind: str, at: int, wal_mode: str) -> Action:
     node = chance.choice(NODES)
     lasts, value = 0, None
     if kind in ("kill", "power", "pause", "cut", "cut_out", "cut_in"):
@@ -112,6 +144,9 @@ def _action(chance: Random, kind: str, at: int) -> Action:
         value = chance.randint(-600, 600)
     elif kind == "disk_error":
         operation = chance.choice(("sync", "append"))
+        if wal_mode == "write":
+            # A failed sync drops pages; what only the process was to survive may be in them.
+            operation = "append"
         value = (operation, chance.choice((errno.EIO, errno.ENOSPC)), chance.randint(1, 4))
         lasts = chance.randint(5 * MS, 2 * SECOND)
     return Action(at, kind, node, lasts, value)

@@ -1,54 +1,16 @@
-"""What stands in for threads and sockets: syncs, transports, wires, and who receives a stream."""
+"""What stands in for sockets: transports, wires, and who receives a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sim_world import MS, Stream
+from sim_world import Stream
 
 if TYPE_CHECKING:
     from sim_node import SimNode
 
     from node.connection import Connection
-
-
-class VirtualSyncer:
-    """Syncs take their time and are lost with the process; in one seed of four the loop waits."""
-
-    def __init__(self, node: SimNode) -> None:
-        self.node = node
-        self.quick = node.world.seed % 4 == 3
-        self._under_way: Callable[[], object] | None = None
-
-    def begin(self, sync: Callable[[], object], done: Callable[[Exception | None], None]) -> None:
-        self._under_way = sync
-        if self.quick:
-            self._run(sync, done)
-        else:
-            delay = self.node.world.chance.randint(200, 3 * MS)
-            self.node.soon(delay, lambda: self._run(sync, done))
-
-    def _run(self, sync: Callable[[], object], done: Callable[[Exception | None], None]) -> None:
-        error: Exception | None = None
-        if self._under_way is sync:
-            self._under_way = None
-            try:
-                sync()
-            except Exception as caught:
-                error = caught
-        done(error)
-
-    def soon(self, call: Callable[[], None]) -> None:
-        self.node.soon(0, call)
-
-    def wait(self) -> None:
-        sync, self._under_way = self._under_way, None
-        if sync is not None:
-            sync()
-
-    def close(self) -> None:
-        pass
 
 
 class ServerSide:

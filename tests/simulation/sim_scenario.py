@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from functools import partial
 from typing import Any
 
 from sim_checks import Violation, check_end, check_history
-from sim_clients import Call, Client, Connect, History, Script, Sleep, producer, worker
+from sim_clients import Call, Client, Connect, History, Script, Sleep
+from sim_load import producer, worker
 from sim_node import SimNode
-from sim_plan import NODES, Action, Plan
+from sim_plan import Action, Plan
+from sim_sizes import in_force
 from sim_world import MS, SECOND, Network, World
 
 from statemachine.roles import Role, Transition
-
-PUTS = 40
 
 
 class Scenario:
@@ -29,16 +30,22 @@ class Scenario:
         #: Somebody promoted a node by force.
         self.forced = any(action.kind == "force" for action in plan.actions)
         self.machines: dict[str, SimNode] = {}
-        self.broken = ""
-        for name in NODES:
-            peers = [other for other in NODES if other != name]
+        for number, name in enumerate(plan.nodes):
+            peers = [other for other in plan.nodes if other != name]
             node = SimNode(self.world, self.network, name, peers)
             node.machines = self.machines
             node.options = {
                 "wal_mode": plan.wal_mode,
                 "ttr": plan.ttr,
                 "replication": {"ack": plan.ack, "solo_after": plan.solo_after},
+                "keep": plan.sizes.keep,
+                "segment_bytes": plan.sizes.segment,
+                "window_bytes": plan.sizes.window,
+                "retain_bytes": plan.sizes.retain,
+                "snapshot_bytes": plan.sizes.snapshot,
+                "page_bytes": plan.sizes.page,
             }
+            node.drift_ppm = plan.drift_ppm[number]
             node.read_only = name != "a"
             node.observers.append(self._changed)
             self.machines[name] = node
@@ -47,21 +54,25 @@ class Scenario:
 
     def run(self) -> None:
         try:
-            self._begin()
-            self._load()
-            for action in self.plan.actions:
-                self.world.after(action.at, partial(self._do, action))
-            self.world.run(self.world.now + self.plan.actions[-1].at + SECOND)
-            self._heal()
-            self._drain()
-            if self.broken:
-                raise Violation(self.broken)
-            check_history(self.history, self.machines, self.plan, self.forced)
-            check_end(self.machines)
+            with in_force(self.plan.sizes):
+                self._run()
         except Violation:
             raise
         except Exception as error:
             raise Violation("".join(traceback.format_exception(error))) from error
+        finally:
+            asyncio._set_running_loop(None)
+
+    def _run(self) -> None:
+        self._begin()
+        self._load()
+        for action in self.plan.actions:
+            self.world.after(action.at, partial(self._do, action))
+        self.world.run(self.world.now + self.plan.actions[-1].at + SECOND)
+        self._heal()
+        self._drain()
+        check_history(self.history, self.machines, self.plan, self.forced)
+        check_end(self.machines)
 
     def _begin(self) -> None:
         a = self.machines["a"]
@@ -76,7 +87,7 @@ class Scenario:
     def _load(self) -> None:
         for number, tube in enumerate(self.plan.tubes):
             client = self._client(f"p{number}")
-            client.run(producer(client, self.history, tube, range(PUTS), 400 * MS))
+            client.run(producer(client, self.history, tube, self.plan, 400 * MS))
         for number in range(self.plan.workers):
             client = self._client(f"w{number}")
             tube = self.plan.tubes[number % len(self.plan.tubes)]
@@ -96,7 +107,7 @@ class Scenario:
         if made.target is not Role.RUNNING:
             return
         if node.engine.now > node.clock.now() + SECOND:
-            self.broken = f"C9: time stands still on {node.name}"
+            self.world.broken = f"C9: time stands still on {node.name}"
         lineage = node.engine.store.lineage
         known = {term[1]: place for place, term in enumerate(lineage)}
         for other in self.machines.values():
@@ -105,7 +116,7 @@ class Scenario:
             if place is None or place + 1 >= len(lineage) or lineage[place + 1][5]:
                 continue
             if other.core.commit_lsn >= lineage[place + 1][3]:
-                self.broken = (
+                self.world.broken = (
                     f"C6: {node.name} begins term {lineage[-1][0]} without records up to LSN "
                     f"{other.core.commit_lsn} that {other.name} has committed"
                 )
@@ -115,11 +126,10 @@ class Scenario:
     def _do(self, action: Action) -> None:
         self.world.say(f"* {action}")
         node = self.machines[action.node]
-        other = self.machines[next(name for name in NODES if name != action.node)]
         after = self.world.after
         match action.kind:
             case "switch":
-                self._switch(node, other)
+                self._switch(node, self._other(node))
             case "promote" | "force" | "demote":
                 if node.alive:
                     node.wish(action.kind == "demote", force=action.kind == "force")
@@ -131,11 +141,7 @@ class Scenario:
                 node.pause()
                 after(action.lasts, node.resume)
             case "cut" | "cut_out" | "cut_in":
-                out, into = (node.name, other.name), (other.name, node.name)
-                ways = {"cut": (out, into), "cut_out": (out,), "cut_in": (into,)}[action.kind]
-                for way in ways:
-                    self.network.set_cut(*way, True)
-                    after(action.lasts, partial(self.network.set_cut, *way, False))
+                self._cut(node, self._other(node), action)
             case "drop_clients":
                 for client in self.clients:
                     if client.connected_to == node.name:
@@ -143,14 +149,50 @@ class Scenario:
             case "skew":
                 node.skew_us = action.value * SECOND
             case "snapshot":
-                if node.alive and not node.paused:
-                    node.snapshot()
+                node.deliver(node.snapshot)
+            case _:
+                self._ill(node, action)
+
+    def _ill(self, node: SimNode, action: Action) -> None:
+        """What befalls a disk, or a process in the middle of its work on it."""
+        after, lasts = self.world.after, action.lasts
+        match action.kind:
             case "disk_error":
                 operation, error, nth = action.value
+                node.ill = True
                 node.disk.fail(operation, nth, error)
-                after(action.lasts, partial(self._restart, node, "same"))
+                after(lasts, partial(self._restart, node, "same"))
+            case "full":
+                node.disk.full = True
+                after(lasts, partial(setattr, node.disk, "full", False))
+                after(lasts // 2, partial(self._restart, node, "same"))
+            case "slow":
+                usual, node.weather.sync_us = node.weather.sync_us, action.value
+                after(lasts, partial(setattr, node.weather, "sync_us", usual))
+            case "trap":
+                region, nth, fate = action.value
+                node.weather.set_trap(region, nth, partial(self._die, node, fate, lasts))
+            case "bad_start":
+                nth, fate = action.value
+                node.kill()
+                node.weather.set_trap("recovery", nth, partial(self._die, node, fate, lasts))
+                after(lasts, partial(self._restart, node, "same"))
             case _:
                 raise AssertionError(action.kind)
+
+    def _die(self, node: SimNode, fate: str, lasts: int) -> None:
+        (node.power_cut if fate == "power" else node.kill)()
+        self.world.after(lasts, partial(self._restart, node, "same"))
+
+    def _other(self, node: SimNode) -> SimNode:
+        return next(other for other in self.machines.values() if other is not node)
+
+    def _cut(self, node: SimNode, other: SimNode, action: Action) -> None:
+        out, into = (node.name, other.name), (other.name, node.name)
+        ways = {"cut": (out, into), "cut_out": (out,), "cut_in": (into,)}[action.kind]
+        for way in ways:
+            self.network.set_cut(*way, True)
+            self.world.after(action.lasts, partial(self.network.set_cut, *way, False))
 
     def _switch(self, target: SimNode, source: SimNode) -> None:
         """The planned flip, as an operator's tool does it; back again when it fails."""
@@ -173,6 +215,9 @@ class Scenario:
         if change != "same":
             node.read_only = change == "read-only"
         node.start()
+        if not node.alive:
+            # Whoever watches over it tries again.
+            self.world.after(SECOND, partial(self._restart, node, "same"))
 
     # -- after the faults ------------------------------------------------------------------------
 
@@ -181,7 +226,7 @@ class Scenario:
         self.network.heal()
         nodes = list(self.machines.values())
         for node in nodes:
-            node.disk._faults.clear()
+            node.heal_disk()
             node.resume()
             if not node.alive:
                 node.start()

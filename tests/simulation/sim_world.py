@@ -36,6 +36,8 @@ class World:
         self.now = 0
         self.lines: list[str] = []
         self.events = 0
+        #: What somebody saw in the middle of a run that must not be; told when that event is over.
+        self.broken = ""
         self._heap: list[tuple[int, int, Timer]] = []
         self._count = 0
 
@@ -58,6 +60,8 @@ class World:
                 if self.events > EVENTS_MAX:
                     raise AssertionError(f"{EVENTS_MAX} events: something goes round in circles")
                 call()
+                if self.broken:
+                    raise AssertionError(self.broken)
         self.now = until_us
 
     def run_while(self, wanted: Callable[[], bool], seconds: float) -> bool:
@@ -68,6 +72,10 @@ class World:
                 return False
             self.run(min(deadline, self.now + 20 * MS))
         return True
+
+    def wrong(self, text: str) -> None:
+        """A promise is broken here and now. Nobody who catches errors can hide it."""
+        self.broken = self.broken or text
 
     def say(self, text: str) -> None:
         self.lines.append(f"{self.now / SECOND:9.4f} {text}")
@@ -138,9 +146,12 @@ class Stream:
             self.flow()
 
     def reset(self) -> None:
-        """What is still on the way is lost; the other end learns of the end."""
+        """What is still on the way is lost, some of it in mid-frame; the other end learns of it."""
         self.open = False
-        self.queue = [None]
+        chance = self.network.world.chance
+        sent = b"".join(part for part in self.queue if part is not None)
+        kept = sent[: chance.randrange(len(sent))] if sent and chance.random() < 0.3 else b""
+        self.queue = [kept, None] if kept else [None]
         self.flow()
 
     def flow(self) -> None:

@@ -39,7 +39,7 @@ FIRSTS = [range(FIRST + BATCH * at, FIRST + SEEDS, BATCH * SHARES) for at in ran
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
 def test_seeds_that_once_failed(seed: int) -> None:
-    assert not run(seed)[1]
+    assert not run(seed, wide=False)[1]
 
 
 @pytest.mark.sim

@@ -5,10 +5,23 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from storage_samples import CLUSTER, EPOCH_US, NODE, TERM_1, Collect, plain, record, term_record
+from storage_samples import (
+    CLUSTER,
+    EPOCH_US,
+    NODE,
+    TERM_1,
+    Collect,
+    Writing,
+    loaded,
+    plain,
+    record,
+    term_record,
+)
 
+from model.errors import StorageError
 from model.record import encode_frame
 from storage.inspect import verify
 from storage.log import Log
@@ -155,3 +168,19 @@ def test_whatever_was_synced_is_recovered(
     machine.crash(seed)
     machine.frame(1)
     machine.restart(0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_segment_found_after_a_kill_survives_a_later_power_cut(seed: int) -> None:
+    """Killed between the creation of a segment and the sync of its directory entry."""
+    writing = Writing(MemoryDisk(), SEGMENT_HEADER_SIZE + 1)
+    writing.frame(2)
+    writing.disk.fail("sync_dir")
+    with pytest.raises(StorageError):
+        writing.frame(2)
+    writing.reopen(1 << 20)
+    writing.log.open_term(writing.term, writing.next_lsn)
+    writing.frame(2)
+    synced = writing.log.sync()
+    writing.disk.crash(Random(seed))
+    assert loaded(writing.disk)[0].last_lsn >= synced

@@ -1,0 +1,203 @@
+"""The dimensions of a wide plan: each may be switched on and off by its name.
+
+SIM_WITH and SIM_WITHOUT (names, commas between) change what is on. Whatever stands in OFF waits
+for the fault of the product that is named beside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from sim_plan import WIDE_RUN_US, Action, Plan
+from sim_sizes import KIB, MIB, small
+from sim_world import MS, SECOND
+
+Widening = Callable[[Plan, Random], Plan]
+
+#: Off for the time being, and why.
+OFF: dict[str, str] = {
+    "cut_traps": "a cut that is interrupted leaves notes without records, or a node that is down",
+    "short_logs": "what a fork older than the kept log cuts cannot be listed",
+}
+
+
+def widen(plan: Plan) -> Plan:
+    """The plan with all dimensions that are on and that its seed draws."""
+    taken = []
+    for name in sorted(enabled()):
+        chance = Random(f"{plan.seed}/{name}")
+        share, change = DIMENSIONS[name]
+        if chance.random() < share:
+            plan = change(plan, chance)
+            taken.append(name)
+    actions = tuple(sorted(plan.actions, key=lambda action: action.at))
+    return replace(plan, actions=actions, dimensions=frozenset(taken))
+
+
+def enabled() -> set[str]:
+    on = set(DIMENSIONS) - set(OFF)
+    on |= _words("SIM_WITH")
+    on -= _words("SIM_WITHOUT")
+    assert on <= set(DIMENSIONS), on - set(DIMENSIONS)
+    return on
+
+
+def _words(variable: str) -> set[str]:
+    return {word for word in os.environ.get(variable, "").split(",") if word}
+
+
+def _more(plan: Plan, *actions: Action) -> Plan:
+    return replace(plan, actions=plan.actions + actions)
+
+
+def _when(chance: Random) -> int:
+    return chance.randint(0, WIDE_RUN_US)
+
+
+def _node(plan: Plan, chance: Random) -> str:
+    return chance.choice(plan.nodes)
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def small_sizes(plan: Plan, chance: Random) -> Plan:
+    return replace(plan, sizes=small(chance))
+
+
+def payloads(plan: Plan, chance: Random) -> Plan:
+    """Mostly small, some of a few segments; one run in thirty has one of up to 3 MiB."""
+    drawn = [(1, 30)] * 6 + [(100, 2_000)] * 4 + [(4_000, 20_000)]
+    if chance.random() < 1 / 30:
+        drawn = [(1, 30)] * 30 + [(MIB // 2, 3 * MIB)]
+        sizes = replace(plan.sizes, portion=256 * KIB, chunk=256 * KIB, window=MIB)
+        plan = replace(plan, sizes=sizes)
+    return replace(plan, payloads=tuple(drawn))
+
+
+def short_logs(plan: Plan, chance: Random) -> Plan:
+    """A snapshot every few segments, and the log behind it trimmed.
+
+    Who is away for long needs a snapshot, and may have parted from a log nobody has any more.
+    """
+    snapshot = chance.choice((8 * KIB, 16 * KIB, 64 * KIB))
+    retain = chance.choice((8 * KIB, 32 * KIB, MIB))
+    return replace(plan, sizes=replace(plan.sizes, snapshot=snapshot, retain=retain))
+
+
+# -- disks -----------------------------------------------------------------------------------------
+
+
+def pages(plan: Plan, chance: Random) -> Plan:
+    """A power cut leaves any of the unsynced pages."""
+    return replace(plan, sizes=replace(plan.sizes, page=chance.choice((512, 4 * KIB))))
+
+
+def traps(plan: Plan, chance: Random) -> Plan:
+    """The process or the machine dies before the k-th operation of something."""
+    return _trapped(plan, chance, ("roll", "snapshot", "trim", "bootstrap", "install"))
+
+
+def cut_traps(plan: Plan, chance: Random) -> Plan:
+    """Likewise, while it saves and cuts the end of its log; somebody forces, so that it does."""
+    force = Action(_when(chance), "force", _node(plan, chance))
+    return _trapped(_more(plan, force), chance, ("rewind", "rescue"))
+
+
+def _trapped(plan: Plan, chance: Random, regions: tuple[str, ...]) -> Plan:
+    for _ in range(chance.randint(1, 4)):
+        region = chance.choice(regions)
+        fate = "power" if plan.power_safe and chance.random() < 0.5 else "kill"
+        value = (region, chance.randint(1, chance.choice((4, 12, 40))), fate)
+        action = Action(
+            _when(chance), "trap", _node(plan, chance), chance.randint(5 * MS, 2 * SECOND), value
+        )
+        plan = _more(plan, action)
+    return plan
+
+
+def dies_in_recovery(plan: Plan, chance: Random) -> Plan:
+    """A restart that ends before its k-th operation, and is tried again."""
+    for _ in range(chance.randint(1, 3)):
+        fate = "power" if plan.power_safe and chance.random() < 0.5 else "kill"
+        value = (chance.randint(1, 40), fate)
+        action = Action(
+            _when(chance), "bad_start", _node(plan, chance), chance.randint(5 * MS, SECOND), value
+        )
+        plan = _more(plan, action)
+    return plan
+
+
+def disk_errors(plan: Plan, chance: Random) -> Plan:
+    """Any operation may fail once, also in recovery."""
+    operations = ["create", "rename", "truncate", "append", "remove", "sync_dir", "overwrite"]
+    operations += ["read", "open", "settle", "list", "size", "close"]
+    if plan.power_safe:
+        operations += ["sync"] * 4
+    for _ in range(chance.randint(1, 3)):
+        value = (
+            chance.choice(operations),
+            chance.choice((errno.EIO, errno.ENOSPC)),
+            chance.randint(1, 6),
+        )
+        lasts = chance.randint(5 * MS, 2 * SECOND)
+        plan = _more(plan, Action(_when(chance), "disk_error", _node(plan, chance), lasts, value))
+    return plan
+
+
+def disk_full(plan: Plan, chance: Random) -> Plan:
+    """Full, and for so long that restarts meet it too."""
+    lasts = chance.randint(500 * MS, 4 * SECOND)
+    return _more(plan, Action(_when(chance), "full", _node(plan, chance), lasts))
+
+
+def slow_disks(plan: Plan, chance: Random) -> Plan:
+    """Syncs that take up to ten seconds."""
+    slowest = chance.choice((20 * MS, 200 * MS, SECOND, 10 * SECOND))
+    lasts = chance.randint(500 * MS, 3 * SECOND)
+    value = (slowest // 10, slowest)
+    return _more(plan, Action(_when(chance), "slow", _node(plan, chance), lasts, value))
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def all_down(plan: Plan, chance: Random) -> Plan:
+    at = _when(chance)
+    for node in plan.nodes:
+        fate = "power" if plan.power_safe and chance.random() < 0.5 else "kill"
+        value = chance.choice(("same", "same", "same", "writable"))
+        at += chance.choice((0, 0, chance.randint(0, 100 * MS)))
+        plan = _more(plan, Action(at, fate, node, chance.randint(50 * MS, 2 * SECOND), value))
+    return plan
+
+
+def drift(plan: Plan, chance: Random) -> Plan:
+    """Clocks that run apart, and step."""
+    ppm = tuple(chance.randint(-300, 300) for _ in range(3))
+    steps = [
+        Action(_when(chance), "skew", _node(plan, chance), 0, chance.randint(-7200, 7200))
+        for _ in range(chance.randint(0, 3))
+    ]
+    return _more(replace(plan, drift_ppm=ppm), *steps)
+
+
+#: Name: (share of the seeds that have it, what it does).
+DIMENSIONS: dict[str, tuple[float, Widening]] = {
+    "a_small_sizes": (1.0, small_sizes),
+    "all_down": (0.2, all_down),
+    "b_payloads": (1.0, payloads),
+    "bad_start": (0.25, dies_in_recovery),
+    "cut_traps": (0.3, cut_traps),
+    "disk_errors": (0.3, disk_errors),
+    "disk_full": (0.15, disk_full),
+    "drift": (0.3, drift),
+    "pages": (0.5, pages),
+    "short_logs": (0.6, short_logs),
+    "slow_disks": (0.2, slow_disks),
+    "traps": (0.6, traps),
+}
