@@ -9,6 +9,7 @@ from sim_clients import History, Op
 from sim_node import SimNode
 from sim_plan import Plan
 from sim_rescue import NotReadable, Rescued, read_all
+from sim_tubes import DEAD
 
 from model.record import HEADER_SIZE, decode_body
 
@@ -17,80 +18,83 @@ class Violation(Exception):
     """A promise was broken. str() says which and how it shows."""
 
 
-def check_history(history: History, machines: dict[str, SimNode], plan: Plan, forced: bool) -> None:
+def check_history(
+    history: History, machines: dict[str, SimNode], plan: Plan, forced: bool
+) -> Rescued:
     """C1 total queue, C3 finality of acks, C4 no stale finish, C8 rescue accounting."""
     disks = {name: [*node.old_disks, node.disk] for name, node in machines.items()}
     try:
         rescued = read_all(disks, plan.tubes)
     except NotReadable as error:
         raise Violation(f"C8: {error}") from error
-    by_key: dict[tuple[str, int], list[Op]] = defaultdict(list)
+    by_number: dict[int, list[Op]] = defaultdict(list)
     for op in history.ops:
-        if op.key[1] is not None:
-            by_key[op.key].append(op)
-    put = {op.key for op in history.ops if op.kind == "put"}
-    for key, ops in sorted(by_key.items()):
-        if key not in put:
-            raise Violation(f"C1: {key} was never put and came out")
-        _check_lost(key, ops, rescued)
-        _check_twice(key, ops, rescued)
-    if plan.ack == "pair" and plan.solo_after is None and not forced:
-        _check_pair(by_key, rescued)
+        if op.number is not None:
+            by_number[op.number].append(op)
+    kept = plan.ack == "pair" and plan.solo_after is None and not forced
+    for number, ops in sorted(by_number.items()):
+        if not any(op.kind == "put" for op in ops):
+            raise Violation(f"C1: {number} was never put and came out: {_story(ops)}")
+        _check_lost(number, ops, rescued, kept)
+        _check_twice(number, ops, rescued)
+    return rescued
 
 
-def _check_lost(key: tuple[str, int], ops: list[Op], rescued: Rescued) -> None:
-    """What was acknowledged was finished by somebody, or is shown as this very task."""
+def _check_lost(number: int, ops: list[Op], rescued: Rescued, kept: bool) -> None:
+    """What was acknowledged was finished by somebody, could expire, or is shown in a file.
+
+    kept: in pair mode that never goes alone, and nobody forced: nothing acknowledged is cut.
+    """
     finished = any(op.kind == "ack" and op.outcome.error is None for op in ops)
     for op in ops:
-        done = op.kind == "put" and op.outcome.ok is not None
-        if done and not finished and not rescued.shows_put(key[0], op.task_id, key[1]):
-            raise Violation(f"C1: {key} was acknowledged and never finished: {_story(ops)}")
-    came_out = any(op.kind == "take" and op.task_id is not None for op in ops)
+        if op.kind != "put" or op.outcome.ok is None:
+            continue
+        shown = rescued.shows_put(op.tube, op.task_id, number)
+        if kept and shown:
+            raise Violation(f"P1: {number} was acknowledged in pair mode and cut: {_story(ops)}")
+        if not (finished or shown or op.expires or (DEAD, number) in rescued.by_number):
+            raise Violation(f"C1: {number} was acknowledged and never finished: {_story(ops)}")
+    came_out = any(op.kind == "take" for op in ops)
     if came_out and all(op.outcome.error is not None for op in ops if op.kind == "put"):
-        raise Violation(f"C1: {key} was refused and came out: {_story(ops)}")
+        raise Violation(f"C1: {number} was refused and came out: {_story(ops)}")
 
 
-def _check_twice(key: tuple[str, int], ops: list[Op], rescued: Rescued) -> None:
+def _check_twice(number: int, ops: list[Op], rescued: Rescued) -> None:
     acks = [
         op
         for op in ops
         if op.kind == "ack"
         and op.outcome.ok is not None
-        and not rescued.shows_again(key[0], op.task_id)
+        and not rescued.shows_again(op.tube, op.task_id)
     ]
-    unknown_puts = sum(op.kind == "put" and op.outcome.unknown for op in ops)
-    if len(acks) > 1 + unknown_puts:
-        raise Violation(f"C3: {key} was finished {len(acks)} times: {_story(ops)}")
-    takes = [op for op in ops if op.kind == "take" and op.task_id is not None]
+    puts = [op for op in ops if op.kind == "put" and op.outcome.error is None]
+    unkeyed = sum(op.outcome.unknown and op.key is None for op in puts)
+    # A put that was cut is repeated, if its first answer was lost, where its key is not known.
+    again = sum(op.outcome.unknown and op.key is not None for op in puts) if rescued.files else 0
+    if len(acks) > 1 + unkeyed + again:
+        raise Violation(f"C3: {number} was finished {len(acks)} times: {_story(ops)}")
+    takes = [op for op in ops if op.kind == "take"]
     for ack in acks:
         assert ack.ended is not None
-        own = max((t.ended or 0 for t in takes if t.client == ack.client), default=-1)
+        mine = [t.ended or 0 for t in takes if t.session == ack.session]
+        own = max((ended for ended in mine if ended <= ack.began), default=-1)
         for take in takes:
             assert take.ended is not None
-            if take.task_id != ack.task_id or rescued.shows_take(key[0], take.task_id):
+            same = (take.tube, take.task_id) == (ack.tube, ack.task_id)
+            if not same or rescued.shows_take(take.tube, take.task_id):
                 continue
             if take.began > ack.ended:
-                raise Violation(f"C3: {key} came out after its ack: {_story(ops)}")
-            stale = take.client != ack.client and take.ended < ack.began
+                raise Violation(f"C3: {number} came out after its ack: {_story(ops)}")
+            stale = take.session != ack.session and take.ended < ack.began
             if stale and own < take.began:
-                raise Violation(f"C4: {key} was finished by who had lost it: {_story(ops)}")
-
-
-def _check_pair(by_key: dict[tuple[str, int], list[Op]], rescued: Rescued) -> None:
-    """P1: pair mode that never goes alone, and nobody forced: nothing acknowledged is cut."""
-    for key, ops in by_key.items():
-        for op in ops:
-            if op.kind != "put" or op.outcome.ok is None:
-                continue
-            if rescued.shows_put(key[0], op.task_id, key[1]):
-                raise Violation(f"P1: {key} was acknowledged in pair mode and cut: {_story(ops)}")
+                raise Violation(f"C4: {number} was finished by who had lost it: {_story(ops)}")
 
 
 def _story(ops: list[Op]) -> str:
     """Who did what, without the puts that were refused."""
     return "; ".join(
-        f"{op.began / 1e6:.4f}-{(op.ended or 0) / 1e6:.4f} {op.client} {op.kind} {op.task_id} at "
-        f"{op.node}: "
+        f"{op.began / 1e6:.4f}-{(op.ended or 0) / 1e6:.4f} {op.session or op.client} {op.kind} "
+        f"{op.tube} {op.task_id} at {op.node}: "
         + ("unknown" if op.outcome.unknown else "ok" if op.outcome.ok is not None else "refused")
         for op in ops
         if op.kind != "put" or op.outcome.error is None

@@ -25,7 +25,6 @@ class Outcome:
 
     ok: list[Any] | None = None
     error: tuple[int, str] | None = None
-    op: Any = None
 
     @property
     def unknown(self) -> bool:
@@ -38,12 +37,22 @@ class Op:
 
     client: str
     kind: str
-    node: str
-    key: Any
-    began: int
+    tube: str
+    #: What its payload says it is; None for what concerns no task, or none was found.
+    number: int | None
+    node: str = ""
+    began: int = 0
     ended: int | None = None
     outcome: Outcome = field(default_factory=Outcome)
-    task_id: int | None = None
+    task_id: Any = None
+    session: str | None = None
+    key: str | None = None
+    #: Seconds until it may be taken; the moment it may vanish, or its lease may end.
+    delay: float = 0.0
+    expires: int | None = None
+    until: int | None = None
+    pri: int = 0
+    subqueue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,9 @@ class Client:
         self.machines = machines
         self.name = name
         self.stopped = False
+        #: When its last connection went, and whose tasks are then in nobody's reach.
+        self.gone_at = 0
+        self.session = ""
         self.connected_to: str | None = None
         self._generation = 0
         self._out: Stream | None = None
@@ -137,6 +149,8 @@ class Client:
         self._advance(True)
 
     def disconnect(self) -> None:
+        if self.connected_to is not None:
+            self.gone_at = self.world.now
         self._generation += 1
         self.connected_to = None
         self._waiting = None
@@ -190,8 +204,5 @@ class History:
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
-
-    def note(self, client: Client, kind: str, key: Any) -> Op:
-        op = Op(client.name, kind, client.connected_to or "", key, client.world.now)
-        self.ops.append(op)
-        return op
+        #: (moment, session): its connection was gone for longer than its ttr.
+        self.away: list[tuple[int, str]] = []

@@ -14,6 +14,7 @@ from random import Random
 
 from sim_plan import WIDE_RUN_US, Action, Plan
 from sim_sizes import KIB, MIB, small
+from sim_tubes import DEAD
 from sim_world import MS, SECOND
 
 Widening = Callable[[Plan, Random], Plan]
@@ -163,6 +164,18 @@ def slow_disks(plan: Plan, chance: Random) -> Plan:
     return _more(plan, Action(_when(chance), "slow", _node(plan, chance), lasts, value))
 
 
+# -- the load --------------------------------------------------------------------------------------
+
+
+def calls(plan: Plan, chance: Random) -> Plan:
+    """Keys, batches, delays, ttl, touch, bury, dead letters, capacity, pauses, records."""
+    kinds = ("fifo", "fifottl", "utube", "utubettl", "limfifottl", "xqueue")
+    tubes = tuple(chance.sample(kinds, 2))
+    if chance.random() < 0.5:
+        tubes = (DEAD, *tubes)
+    return replace(plan, calls=True, tubes=tubes)
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -192,6 +205,7 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "all_down": (0.2, all_down),
     "b_payloads": (1.0, payloads),
     "bad_start": (0.25, dies_in_recovery),
+    "calls": (0.6, calls),
     "cut_traps": (0.3, cut_traps),
     "disk_errors": (0.3, disk_errors),
     "disk_full": (0.15, disk_full),

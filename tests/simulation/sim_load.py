@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from sim_clients import Call, Client, Connect, History, Script, Sleep
+from sim_clients import Call, Client, Connect, History, Op, Outcome, Script, Sleep
 from sim_plan import Plan
+from sim_tubes import CODE_READ_ONLY, Dialect, dialect_of
 from sim_world import MS, SECOND
 
 #: Every payload of some size is cut out of this; where it starts depends on its number.
 _FILLING = "".join(chr(ord("a") + number * 7 % 26) for number in range(4099))
+#: Numbers of one tube's tasks; the next tube's begin here.
+NUMBERS = 1_000
 
 
 def body(number: int, size: int) -> Any:
@@ -33,14 +37,6 @@ def number_of(payload: Any) -> int:
     return number if body(number, size) == [number, size, text] else -1
 
 
-def noted(history: History, client: Client, kind: str, key: Any, call: Call) -> Script:
-    """A call with a line in the history. Gives its outcome."""
-    op = history.note(client, kind, key)
-    outcome = yield call
-    op.ended, op.outcome, outcome.op = client.world.now, outcome, op
-    return outcome  # type: ignore[return-value]
-
-
 def _find_node(client: Client, first: int) -> Script:
     """Connect to some node; wait a little after each round of failures."""
     names = list(client.machines)
@@ -50,81 +46,231 @@ def _find_node(client: Client, first: int) -> Script:
         yield Sleep(client.world.chance.randint(20 * MS, 200 * MS))
 
 
+def noted(history: History, client: Client, ops: list[Op], call: Call) -> Script:
+    """A call with a line in the history for each task of it. Gives its outcome."""
+    for op in ops:
+        op.node, op.began = client.connected_to or "", client.world.now
+    history.ops += ops
+    outcome = yield call
+    for op in ops:
+        op.ended, op.outcome = client.world.now, outcome
+    return outcome  # type: ignore[return-value]
+
+
+# -- producers -------------------------------------------------------------------------------------
+
+
 def producer(client: Client, history: History, tube: str, plan: Plan, pause_us: int) -> Script:
-    """Put each number once; an unknown outcome is left unknown."""
+    """Put each number once; what has a key is repeated until its outcome is known."""
     chance = client.world.chance
-    turn = chance.randrange(2)
-    for number in range(plan.puts):
-        size = chance.randint(*chance.choice(plan.payloads))
+    dialect = dialect_of(plan, tube)
+    first = NUMBERS * plan.tubes.index(tube)
+    number, last = first, first + plan.puts
+    turn = chance.randrange(len(client.machines))
+    while number < last:
+        batch = 1
+        if plan.calls and dialect.batches and chance.random() < 0.1 and dialect.room >= 5:
+            batch = min(chance.randint(2, 5), last - number)
+        items = []
+        for one in range(number, number + batch):
+            size = chance.randint(*chance.choice(plan.payloads))
+            items.append((one, body(one, size), dialect.put_options(one, chance)))
+        number += batch
         patience = 10 * MS
         while True:
             if client.connected_to is None:
                 yield from _find_node(client, turn)
-            opts = {"utube": f"u{number % 3}"} if tube.startswith("utube") else {}
-            call = Call(f"queue.tube.{tube}:put", (body(number, size), opts))
-            outcome = yield from noted(history, client, "put", (tube, number), call)
-            if outcome.ok:
-                outcome.op.task_id = outcome.ok[0][0]
-            if outcome.unknown or outcome.ok is not None:
+            outcome = yield from _put(client, history, dialect, items)
+            keyed = all("key" in opts for _, _, opts in items)
+            if outcome.ok is not None or (outcome.unknown and not keyed):
                 break
-            # Refused: for sure not done. The other node may serve.
-            turn += 1
-            client.disconnect()
-            patience = min(2 * patience, SECOND)
+            # Refused: for sure not done. Another node may serve, or the tube have room again.
+            if outcome.unknown or outcome.error[0] == CODE_READ_ONLY:
+                turn += 1
+                client.disconnect()
+            patience = min(2 * patience, SECOND // 2)
             yield Sleep(chance.randint(10 * MS, 2 * patience))
         yield Sleep(chance.randint(1 * MS, pause_us))
 
 
-def worker(client: Client, history: History, tube: str, hold_us: int) -> Script:
-    """Take, hold, ack; keep the session over reconnects, so that what is in hand can be acked."""
+def _put(client: Client, history: History, dialect: Dialect, items: list[Any]) -> Script:
+    ops = []
+    for number, _, opts in items:
+        op = Op(client.name, "put", dialect.tube, number)
+        op.key, op.delay = opts.get("key"), opts.get("delay", 0)
+        op.pri, op.subqueue = opts.get("pri", 0), opts.get("utube")
+        if "ttl" in opts:
+            op.expires = client.world.now + int((opts["ttl"] + op.delay) * SECOND)
+        ops.append(op)
+    outcome: Outcome = yield from noted(history, client, ops, dialect.put(items))
+    for op, task_id in zip(ops, dialect.ids(outcome, len(items)), strict=True):
+        op.task_id = task_id
+        if outcome.ok is not None and task_id is None:
+            # A full tube answers with nothing: it was not done.
+            op.outcome = Outcome(error=(0, "full"))
+    if outcome.ok is not None and None in [op.task_id for op in ops]:
+        return Outcome(error=(0, "full"))  # type: ignore[return-value]
+    return outcome  # type: ignore[return-value]
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Holding:
+    """One task in a worker's hand."""
+
+    task_id: Any
+    number: int
+    until: int | None
+
+
+class Worker:
+    """Takes, holds, acks; keeps its session over reconnects: what is in hand can still be acked."""
+
+    def __init__(self, client: Client, history: History, tube: str, plan: Plan) -> None:
+        self.client, self.history, self.plan = client, history, plan
+        self.dialect = dialect_of(plan, tube)
+        self.chance = client.world.chance
+        self.turn = self.chance.randrange(len(client.machines))
+        self.session: bytes | None = None
+        self.sessions = 0
+        self.holding: list[Holding] = []
+
+    @property
+    def name(self) -> str:
+        return f"{self.client.name}/{self.sessions}"
+
+    def op(self, kind: str, held: Holding | None = None) -> Op:
+        op = Op(self.client.name, kind, self.dialect.tube, None if held is None else held.number)
+        op.session = self.name
+        if held is not None:
+            op.task_id = held.task_id
+        return op
+
+    def run(self, hold_us: int, calm: bool) -> Script:
+        """`calm`: nothing but takes and acks, so that everything comes to an end."""
+        while True:
+            if self.client.connected_to is None and not (yield from self._connect()):
+                continue
+            if not self.holding:
+                yield from self._take(hold_us)
+            else:
+                yield from self._end(calm)
+
+    def _away(self) -> Script:
+        self.turn += 1
+        self.client.disconnect()
+        yield Sleep(self.chance.randint(10 * MS, 100 * MS))
+
+    def _connect(self) -> Script:
+        yield from _find_node(self.client, self.turn)
+        args = (self.session,) if self.session is not None else ()
+        outcome = yield Call("queue.identify", args)
+        if outcome.error is not None and "unknown" in outcome.error[1]:
+            self.session, self.holding = None, []
+            outcome = yield Call("queue.identify", ())
+        if outcome.ok is None:
+            yield from self._away()
+            return False  # type: ignore[return-value]
+        if self.session != outcome.ok[0]:
+            self._forgotten()
+            self.sessions += 1
+            self.client.session = self.name
+        elif self.client.world.now - self.client.gone_at > self.plan.ttr * 0.98 * SECOND:
+            self._forgotten()
+        self.session = outcome.ok[0]
+        return True  # type: ignore[return-value]
+
+    def _forgotten(self) -> None:
+        """The session was away for so long that what it held may be another's."""
+        if self.sessions:
+            ends = self.client.gone_at + int(self.plan.ttr * 0.98 * SECOND)
+            self.history.away.append((ends, self.name))
+
+    def _take(self, hold_us: int) -> Script:
+        count = 1
+        if self.plan.calls and self.dialect.batches and self.chance.random() < 0.15:
+            count = 3
+        op = self.op("take")
+        call = self.dialect.take(self.chance.choice([0, 0.2, 1]), count)
+        outcome: Outcome = yield from noted(self.history, self.client, [op], call)
+        found, mine = self.dialect.taken(outcome, count), op
+        for place, (task_id, payload) in enumerate(found):
+            if place:
+                # One line for each of them.
+                op = self.op("take")
+                first = self.history.ops.index(mine)
+                op.node, op.began, op.ended, op.outcome = mine.node, mine.began, mine.ended, outcome
+                self.history.ops.insert(first + place, op)
+            op.number, op.task_id = number_of(payload), task_id
+            ttr = self.dialect.ttr
+            op.until = None if ttr is None else op.began + int(ttr * SECOND)
+            self.holding.append(Holding(task_id, op.number, op.until))
+        if found:
+            yield Sleep(self.chance.randint(1 * MS, hold_us))
+        elif outcome.unknown:
+            # The old session may hold a task nobody knows of: let it expire.
+            self.session = None
+            self.client.disconnect()
+        elif outcome.ok is None:
+            yield from self._away()
+        else:
+            yield Sleep(self.chance.randint(5 * MS, 100 * MS))
+
+    def _end(self, calm: bool) -> Script:
+        """Bring what is in hand to an end, or a little nearer to it."""
+        draw = 1.0 if calm else self.chance.random()
+        held = self.holding
+        if len(held) > 1 and draw < 0.5:
+            verb, ends = "ack", list(held)
+            call = self.dialect.ack_many([one.task_id for one in held])
+        else:
+            verb = (
+                self.dialect.verb(draw) if self.plan.calls else "release" if draw < 0.1 else "ack"
+            )
+            ends = held[:1]
+            call = self.dialect.end(verb, ends[0].task_id, self.chance)
+        ops = [self.op(verb, one) for one in ends]
+        for op in ops:
+            op.delay = self.dialect.delay_of(call)
+        outcome: Outcome = yield from noted(self.history, self.client, ops, call)
+        if outcome.unknown:
+            # Perhaps done, perhaps not: asked again it is either still in hand or gone.
+            self.client.disconnect()
+        elif verb == "touch" and outcome.ok is not None:
+            yield Sleep(self.chance.randint(1 * MS, 100 * MS))
+        elif outcome.ok is not None or (outcome.error and outcome.error[0] != CODE_READ_ONLY):
+            self.holding = [one for one in held if one not in ends]
+        else:
+            yield from self._away()
+
+
+def worker(
+    client: Client, history: History, tube: str, plan: Plan, hold_us: int, calm: bool = False
+) -> Script:
+    yield from Worker(client, history, tube, plan).run(hold_us, calm)
+
+
+def janitor(client: Client, history: History, plan: Plan, calm: bool = False) -> Script:
+    """Kicks what is buried, pauses tubes and resumes them."""
     chance = client.world.chance
-    turn = chance.randrange(2)
-    session: bytes | None = None
-    holding: tuple[int, Any] | None = None
+    turn = 0
     while True:
         if client.connected_to is None:
             yield from _find_node(client, turn)
-            args = (session,) if session is not None else ()
-            outcome = yield Call("queue.identify", args)
-            if outcome.error is not None and "unknown" in outcome.error[1]:
-                session, holding = None, None
-                continue_without = yield Call("queue.identify", ())
-                outcome = continue_without
+        tube = chance.choice(plan.tubes)
+        dialect = dialect_of(plan, tube)
+        calls = [("resume", Call(f"queue.tube.{tube}:resume", ())), ("kick", dialect.kick())]
+        if not calm and chance.random() < 0.2:
+            calls = [
+                ("pause", Call(f"queue.tube.{tube}:pause", (chance.choice(("puts", "takes")),)))
+            ]
+        for kind, call in calls:
+            op = Op(client.name, kind, tube, None)
+            outcome = yield from noted(history, client, [op], call)
             if outcome.ok is None:
                 turn += 1
                 client.disconnect()
-                yield Sleep(chance.randint(20 * MS, 200 * MS))
-                continue
-            session = outcome.ok[0]
-        if holding is None:
-            call = Call(f"queue.tube.{tube}:take", (chance.choice([0, 0.2, 1]),))
-            outcome = yield from noted(history, client, "take", (tube, None), call)
-            if outcome.ok and outcome.ok[0]:
-                task = outcome.ok[0]
-                holding = (task[0], number_of(task[2]))
-                outcome.op.key, outcome.op.task_id = (tube, holding[1]), task[0]
-                yield Sleep(chance.randint(1 * MS, hold_us))
-            elif outcome.unknown:
-                # The old session may hold a task nobody knows of: let it expire.
-                session = None
-                client.disconnect()
-            elif outcome.ok is None:
-                turn += 1
-                client.disconnect()
-            else:
-                yield Sleep(chance.randint(5 * MS, 100 * MS))
-            continue
-        task_id, number = holding
-        verb = "release" if chance.random() < 0.1 else "ack"
-        call = Call(f"queue.tube.{tube}:{verb}", (task_id,))
-        outcome = yield from noted(history, client, verb, (tube, number), call)
-        outcome.op.task_id = task_id
-        if outcome.unknown:
-            # Perhaps done, perhaps not: asked again it is either still in hand or gone.
-            client.disconnect()
-        elif outcome.ok is not None or (outcome.error and outcome.error[0] != 7):
-            holding = None
-        else:
-            turn += 1
-            client.disconnect()
-            yield Sleep(chance.randint(10 * MS, 100 * MS))
+                break
+        yield Sleep(chance.randint(50 * MS, 100 * MS if calm else SECOND))

@@ -17,7 +17,6 @@ from sim_rim import ServerSide
 from sim_threads import Died, Thread, VirtualLoop, VirtualPool, VirtualSyncer
 from sim_world import EPOCH_US, MS, SECOND, Network, Stream, Timer, World
 
-from drivers import BUILT_IN
 from engine.queue import Engine
 from model.errors import StorageError
 from node.clock import LogClock
@@ -27,6 +26,7 @@ from node.core import Core, Turn
 from node.identity import Identity, Limits
 from node.pauses import Pauses
 from node.peering import Peering
+from node.plugins import load_drivers
 from node.recovered import open_storage
 from node.role import RoleKeeper
 from node.snapshots import Snapshots
@@ -183,7 +183,7 @@ class SimNode(Dialing):
 
     def _start(self) -> None:
         world, chance = self.world, self.world.chance
-        self.engine = Engine(BUILT_IN, lambda: chance.randbytes(16), self.report)
+        self.engine = Engine(load_drivers({}), lambda: chance.randbytes(16), self.report)
         settings = self.settings()
         try:
             self.storage = open_storage(

@@ -48,6 +48,8 @@ class Plan:
     workers: int
     actions: tuple[Action, ...]
     wide: bool = False
+    #: All kinds of calls, not only puts, takes, acks and releases.
+    calls: bool = False
     nodes: tuple[str, ...] = NODES
     puts: int = 40
     sizes: Sizes = field(default_factory=Sizes)

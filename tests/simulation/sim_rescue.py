@@ -31,6 +31,7 @@ class Rescued:
     """
 
     put: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    by_number: set[tuple[str, int]] = field(default_factory=set)
     again: dict[tuple[str, int], str] = field(default_factory=dict)
     hands: set[tuple[str, int, str]] = field(default_factory=set)
     files: list[str] = field(default_factory=list)
@@ -81,13 +82,15 @@ def _read(node: str, directory: str, found: Rescued) -> None:
         shown = (len(put), len(again), undone)
         if shown != (cut["tasks"], cut["will_run_again"], cut["changed"]):
             raise NotReadable(f"{node}: {name} is listed with {cut}, shown are {rows}")
-        [planned], _ = _run("rescue", "replay", directory, name, "--buried", "--json")
+        [planned], _ = _run("rescue", "replay", directory, name, "--buried", "--unsure", "--json")
         if planned["put"] != len(put):
             raise NotReadable(f"{node}: of {len(put)} tasks of {name} are replayed: {planned}")
         found.files.append(f"{node}/{name}")
         for row in put:
-            number = number_of(row["payload"])
+            payload = row["payload"]
+            number = number_of(payload.get("payload") if isinstance(payload, dict) else payload)
             found.put[row["tube"], row["id"], number] = f"{node}/{name}"
+            found.by_number.add((row["tube"], number))
         for row in again:
             found.again[row["tube"], row["id"]] = f"{node}/{name}"
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sim_checks import Violation, check_end, check_history
 from sim_clients import Call, Client, Connect, History, Script, Sleep
-from sim_load import producer, worker
+from sim_history import write_history
+from sim_load import janitor, producer, worker
 from sim_node import SimNode
 from sim_plan import Action, Plan
 from sim_sizes import in_force
+from sim_tubes import DEAD, dialect_of
 from sim_world import MS, SECOND, Network, World
 
 from statemachine.roles import Role, Transition
@@ -30,6 +34,8 @@ class Scenario:
         #: Somebody promoted a node by force.
         self.forced = any(action.kind == "force" for action in plan.actions)
         self.machines: dict[str, SimNode] = {}
+        #: (moment, node) of every promotion by force.
+        self.forces: list[tuple[int, str]] = []
         for number, name in enumerate(plan.nodes):
             peers = [other for other in plan.nodes if other != name]
             node = SimNode(self.world, self.network, name, peers)
@@ -71,8 +77,10 @@ class Scenario:
         self.world.run(self.world.now + self.plan.actions[-1].at + SECOND)
         self._heal()
         self._drain()
-        check_history(self.history, self.machines, self.plan, self.forced)
+        rescued = check_history(self.history, self.machines, self.plan, self.forced)
         check_end(self.machines)
+        if directory := os.environ.get("SIM_HISTORY"):
+            write_history(Path(directory), self, rescued)
 
     def _begin(self) -> None:
         a = self.machines["a"]
@@ -81,17 +89,22 @@ class Scenario:
         self._until(lambda: a.core.state == "RUNNING", 30, "a does not begin to serve")
         for kind in self.plan.tubes:
             boss = Client(self.world, self.network, self.machines, "boss")
-            boss.run(_create(kind))
+            boss.run(_create(dialect_of(self.plan, kind).create()))
             self._until(lambda boss=boss: boss.stopped, 10, f"tube {kind} is not created")
 
     def _load(self) -> None:
         for number, tube in enumerate(self.plan.tubes):
+            if tube == DEAD:
+                continue
             client = self._client(f"p{number}")
             client.run(producer(client, self.history, tube, self.plan, 400 * MS))
         for number in range(self.plan.workers):
             client = self._client(f"w{number}")
             tube = self.plan.tubes[number % len(self.plan.tubes)]
-            client.run(worker(client, self.history, tube, 600 * MS))
+            client.run(worker(client, self.history, tube, self.plan, 600 * MS))
+        if self.plan.calls:
+            client = self._client("j0")
+            client.run(janitor(client, self.history, self.plan))
 
     def _client(self, name: str) -> Client:
         client = Client(self.world, self.network, self.machines, name)
@@ -132,6 +145,8 @@ class Scenario:
                 self._switch(node, self._other(node))
             case "promote" | "force" | "demote":
                 if node.alive:
+                    if action.kind == "force":
+                        self.forces.append((self.world.now, node.name))
                     node.wish(action.kind == "demote", force=action.kind == "force")
             case "kill" | "power":
                 if node.alive:
@@ -261,6 +276,8 @@ class Scenario:
             best.wish(True)
             self.world.run(self.world.now + SECOND)
         self.forced = self.forced or forced
+        if forced:
+            self.forces.append((self.world.now, best.name))
         best.wish(False, force=forced)
 
     def _in_step(self) -> bool:
@@ -291,11 +308,16 @@ class Scenario:
         for as long as it lives, a task that it finished.
         """
         for client in self.clients:
-            if client.name[0] == "w":
+            if client.name[0] in "wj":
                 client.retire()
+                ends = self.world.now + int(0.98 * self.plan.ttr * SECOND)
+                self.history.away.append((ends, client.session))
         for number, tube in enumerate(self.plan.tubes):
             client = self._client(f"d{number}")
-            client.run(worker(client, self.history, tube, 5 * MS))
+            client.run(worker(client, self.history, tube, self.plan, 5 * MS, calm=True))
+        if self.plan.calls:
+            client = self._client("j1")
+            client.run(janitor(client, self.history, self.plan, calm=True))
 
         def busy() -> bool:
             running = [n for n in self.machines.values() if n.alive and n.core.state == "RUNNING"]
@@ -311,9 +333,9 @@ class Scenario:
         self._until(self._in_step, 15, "the replica is not in step")
 
 
-def _create(kind: str) -> Script:
+def _create(call: Call) -> Script:
     """Make a tube on the node that serves at first."""
     while not (yield Connect("a")):
         yield Sleep(10 * MS)
-    outcome = yield Call("queue.create_tube", (kind, kind))
-    assert outcome.ok, outcome
+    outcome = yield call
+    assert outcome.ok is not None, outcome

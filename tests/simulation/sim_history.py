@@ -1,0 +1,122 @@
+"""A run's history as lines for the outside judge (tests/judge/FORMAT.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sim_clients import Op
+from sim_rescue import Rescued
+from sim_tubes import DEAD, dialect_of
+from sim_world import SECOND
+
+if TYPE_CHECKING:
+    from sim_scenario import Scenario
+
+KINDS = frozenset({"put", "take", "touch", "ack", "release", "bury", "delete"})
+
+
+def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None:
+    """One file for each run, `sim-<seed>.jsonl`."""
+    plan = scenario.plan
+    run = f"sim-{plan.seed}"
+    kept = plan.ack == "pair" and plan.solo_after is None and not scenario.forced
+    command = f".venv/bin/python tests/simulation/sim_run.py {plan.seed}"
+    head = {"what": "run", "run": run, "source": "simulation", "replay": command}
+    lines: list[dict[str, Any]] = [{**head, "promise": "kept" if kept else "rescued"}]
+    lines += [{"what": "op", "run": run, **_op(op, scenario)} for op in _told(scenario)]
+    events = [*_ends_of_leases(scenario), *_cuts(rescued), *_untold(scenario)]
+    lines += [{"what": "event", "run": run, **event} for event in events]
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{run}.jsonl").open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line) + "\n")
+
+
+def _told(scenario: Scenario) -> list[Op]:
+    # A put that a full tube, or a node that does not serve, refused says nothing of a task.
+    return [op for op in scenario.history.ops if op.kind in KINDS and op.tube != "xqueue"]
+
+
+def _op(op: Op, scenario: Scenario) -> dict[str, Any]:
+    outcome = "unknown" if op.outcome.unknown else "refused" if op.outcome.error else "ok"
+    line: dict[str, Any] = {
+        "client": op.client,
+        "session": op.session,
+        "node": op.node,
+        "kind": op.kind,
+        "tube": op.tube,
+        "type": op.tube if op.tube != DEAD else "fifo",
+        "task": op.task_id,
+        "payload": op.number,
+        "began_us": op.began,
+        "ended_us": None if outcome == "unknown" else op.ended,
+        "outcome": outcome,
+    }
+    if op.outcome.error is not None:
+        line["result"] = _result(*op.outcome.error)
+    if op.kind == "put":
+        line |= {"subqueue": op.subqueue, "key": op.key, "pri": op.pri or None}
+        line |= {"expires_us": op.expires}
+    if op.delay:
+        line["delay_us"] = int(op.delay * SECOND)
+    if op.kind in ("take", "touch") and outcome == "ok":
+        ttr = dialect_of(scenario.plan, op.tube).ttr
+        # Clocks drift, and a lease is counted from the moment the node gave it.
+        line["lease_until_us"] = None if ttr is None else op.began
+    return {key: value for key, value in line.items() if value is not None}
+
+
+def _result(code: int, text: str) -> str:
+    if code == 7:
+        return "read_only"
+    if "not taken" in text:
+        return "not_taken"
+    return "not_found" if "not found" in text else "full" if "full" in text else "error"
+
+
+def _ends_of_leases(scenario: Scenario) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for at, session in scenario.history.away:
+        found.append({"event": "lease_may_end", "session": session, "from_us": at})
+    for at, node in scenario.forces:
+        found.append({"event": "forced", "node": node, "at_us": at})
+        found.append({"event": "lease_may_end", "session": "*", "from_us": at})
+    return found
+
+
+def _cuts(rescued: Rescued) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for (tube, task, number), file in rescued.put.items():
+        found.append(
+            {"event": "undone", "tube": tube, "task": task, "payload": number, "file": file}
+        )
+    for tube, task, kind in sorted(rescued.hands, key=str):
+        kinds = {"take", "touch", "release", "bury"} if kind not in ("ack",) else {"ack"}
+        found.append(
+            {"event": "undone", "tube": tube, "task": task, "kinds": sorted(kinds), "file": "dump"}
+        )
+    for (tube, task), file in rescued.again.items():
+        found.append(
+            {"event": "undone", "tube": tube, "task": task, "kinds": ["ack"], "file": file}
+        )
+    return found
+
+
+def _untold(scenario: Scenario) -> list[dict[str, Any]]:
+    """Dead letters move, and kicks wake what is buried, without a line of the task."""
+    numbers = {op.number for op in scenario.history.ops if op.kind == "bury"}
+    numbers |= {op.number for op in scenario.history.ops if op.tube == DEAD}
+    tubes = {op.number: op.tube for op in scenario.history.ops if op.kind == "put"}
+    return [
+        {
+            "event": "untold",
+            "tube": tube,
+            "payload": number,
+            "from_us": 0,
+            "why": "moved to dead letters, or kicked",
+        }
+        for number in sorted(numbers - {None})
+        for tube in {tubes[number], DEAD}
+    ]

@@ -1,0 +1,179 @@
+"""The tubes of a plan, and how each kind of them is spoken to: names, arguments, answers."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from sim_clients import Call, Outcome
+
+if TYPE_CHECKING:
+    from sim_plan import Plan
+
+CODE_READ_ONLY = 7
+#: Where tasks go that were given up.
+DEAD = "dead"
+XQUEUE = {
+    "format": [
+        {"name": "id", "type": "unsigned"},
+        {"name": "status", "type": "string"},
+        {"name": "runat", "type": "number"},
+        {"name": "payload", "type": "any"},
+    ],
+    "fields": {"status": "status", "runat": "runat"},
+    "features": {"id": "auto_increment", "delayed": True, "ttl": True, "ttr": True},
+}
+
+
+def options_of(plan: Plan, tube: str) -> dict[str, Any]:
+    """What the tube is created with."""
+    if not plan.calls or tube == DEAD:
+        return {}
+    chance = Random(f"{plan.seed}/{tube}")
+    found: dict[str, Any] = {}
+    if tube == "limfifottl":
+        found["capacity"] = chance.choice((3, 10, 30))
+    elif chance.random() < 0.2:
+        found |= {"capacity": chance.choice((5, 20)), "overflow": "reject"}
+    if DEAD in plan.tubes and chance.random() < 0.5:
+        found |= {"max_attempts": 3, "dead_letter": DEAD}
+    if tube in ("fifottl", "utubettl") and chance.random() < 0.3:
+        found["ttr"] = 3.0
+    return found
+
+
+def dialect_of(plan: Plan, tube: str) -> Dialect:
+    kinds = {"xqueue": Records}
+    return kinds.get(tube, Dialect)(plan, tube)
+
+
+class Dialect:
+    """The module's own calls. ttr: how long a task may be held, in seconds; None for ever."""
+
+    batches = True
+
+    def __init__(self, plan: Plan, tube: str) -> None:
+        self.plan = plan
+        self.tube = tube
+        self.times = tube in ("fifottl", "utubettl", "limfifottl")
+        self.options = options_of(plan, tube)
+        self.ttr: float | None = self.options.get("ttr")
+
+    @property
+    def room(self) -> int:
+        """Tasks it takes at the same time."""
+        return self.options.get("capacity", 1_000)
+
+    def create(self) -> Call:
+        kind = "fifo" if self.tube == DEAD else self.tube
+        return Call("queue.create_tube", (self.tube, kind, self.options))
+
+    # -- puts ------------------------------------------------------------------------------------
+
+    def put_options(self, number: int, chance: Random) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.tube.startswith("utube"):
+            found["utube"] = f"u{number % 3}"
+        if not self.plan.calls:
+            return found
+        draw = chance.random()
+        if draw < 0.35:
+            found["key"] = f"k{number}"
+        if self.times:
+            draw = chance.random()
+            if draw < 0.15:
+                found["delay"] = chance.choice((0.05, 0.5, 2.0))
+            elif draw < 0.25:
+                found["ttl"] = chance.choice((1.0, 4.0))
+            elif draw < 0.5:
+                found["pri"] = chance.randint(0, 3)
+        return found
+
+    def put(self, items: list[Any]) -> Call:
+        if len(items) == 1:
+            _, data, opts = items[0]
+            return Call(f"queue.tube.{self.tube}:put", (data, opts))
+        return Call(f"queue.tube.{self.tube}:put_many", ([[d, o] for _, d, o in items],))
+
+    def ids(self, outcome: Outcome, count: int) -> list[Any]:
+        if not outcome.ok:
+            return [None] * count
+        if count == 1:
+            return [outcome.ok[0][0] if outcome.ok[0] else None]
+        return list(outcome.ok[0])
+
+    # -- takes and their ends --------------------------------------------------------------------
+
+    def take(self, timeout: float, count: int) -> Call:
+        if count > 1:
+            return Call(f"queue.tube.{self.tube}:take_many", (count, timeout))
+        return Call(f"queue.tube.{self.tube}:take", (timeout,))
+
+    def taken(self, outcome: Outcome, count: int) -> list[tuple[Any, Any]]:
+        if not outcome.ok or not outcome.ok[0]:
+            return []
+        tasks = outcome.ok[0] if count > 1 else [outcome.ok[0]]
+        return [(task[0], task[2]) for task in tasks]
+
+    def ack_many(self, ids: list[Any]) -> Call:
+        return Call(f"queue.tube.{self.tube}:ack_many", (ids,))
+
+    def verb(self, draw: float) -> str:
+        if draw < 0.08:
+            return "release"
+        if draw < 0.12:
+            return "bury"
+        if draw < 0.2 and self.times:
+            return "touch"
+        return "ack"
+
+    def end(self, verb: str, task_id: Any, chance: Random) -> Call:
+        args: tuple[Any, ...] = (task_id,)
+        if verb == "touch":
+            args += (1.0,)
+        elif verb == "release" and self.times and self.plan.calls and chance.random() < 0.5:
+            args += ({"delay": 0.3},)
+        return Call(f"queue.tube.{self.tube}:{verb}", args)
+
+    def delay_of(self, call: Call) -> float:
+        last = call.args[-1] if len(call.args) > 1 else None
+        return float(last.get("delay", 0)) if isinstance(last, dict) else 0.0
+
+    def kick(self) -> Call:
+        return Call(f"queue.tube.{self.tube}:kick", (10,))
+
+
+class Records(Dialect):
+    """Tubes of records, the calls of xqueue."""
+
+    batches = False
+
+    def create(self) -> Call:
+        return Call("xqueue.upgrade", (self.tube, XQUEUE))
+
+    def put_options(self, number: int, chance: Random) -> dict[str, Any]:
+        return {"delay": 0.3} if chance.random() < 0.1 else {}
+
+    def put(self, items: list[Any]) -> Call:
+        _, data, opts = items[0]
+        return Call(f"box.space.{self.tube}:put", ({"payload": data}, opts))
+
+    def ids(self, outcome: Outcome, count: int) -> list[Any]:
+        return [outcome.ok[0][b"id"] if outcome.ok else None]
+
+    def take(self, timeout: float, count: int) -> Call:
+        return Call(f"box.space.{self.tube}:take", (timeout,))
+
+    def taken(self, outcome: Outcome, count: int) -> list[tuple[Any, Any]]:
+        if not outcome.ok or not outcome.ok[0]:
+            return []
+        return [(outcome.ok[0][b"id"], outcome.ok[0][b"payload"])]
+
+    def verb(self, draw: float) -> str:
+        return "release" if draw < 0.08 else "bury" if draw < 0.12 else "ack"
+
+    def end(self, verb: str, task_id: Any, chance: Random) -> Call:
+        return Call(f"box.space.{self.tube}:{verb}", (task_id,))
+
+    def kick(self) -> Call:
+        return Call(f"box.space.{self.tube}:dig", (10,))
