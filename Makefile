@@ -24,7 +24,7 @@ SIM_SEEDS ?= 3000
 HISTORIES := $(CURDIR)/.histories
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit crash chaos judge mutants soak run bench fmt docs site screenshots tools programs clean cluster
+.PHONY: help setup test lint unit big crash chaos judge mutants soak run bench fmt docs site screenshots tools programs clean cluster
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 
 unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+big: $(VENV)/.test ## a gigabyte of tasks, 100,000 files, 10,000 tubes: killed and started again
+	@BIG=1 $(BIN)/python -m pytest -s -q tests/crash/test_big_data.py $(ARGS)
 
 crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another number)
 	@KILL9_CYCLES=$(CYCLES) $(BIN)/python -m pytest -s -q tests/crash
