@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from model.terms import TERM_FIELDS
 from node.admin.backend import (
     ClusterStatus,
     FlipResult,
@@ -261,7 +262,7 @@ class NodeBackend:
 
 
 def _term(term: tuple[object, ...]) -> Term:
-    number, term_id, _parent, start_lsn, node, solo = term
+    number, term_id, _parent, start_lsn, node, solo = term[:TERM_FIELDS]
     assert isinstance(number, int)
     assert isinstance(term_id, bytes)
     assert isinstance(start_lsn, int)

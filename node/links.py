@@ -158,6 +158,7 @@ class Feed(Link):
         peering = self.peering
         self.hello = hello
         self.peer_lsn = hello.last_lsn
+        outcome = peering.source.outcome(hello)
         welcome = peering.source.welcome(hello)
         self.send(welcome)
         if welcome.answer == REFUSE:
@@ -181,7 +182,8 @@ class Feed(Link):
         # the answer still speaks of the log it was made for.
         last = hello.lineage.last
         if last is not None and hello.cluster_id == peering.cluster_id:
-            peering.seen_term(last.number, last.id, hello.state == "RUNNING", hello.node_name)
+            reigns = hello.state == "RUNNING"
+            peering.seen_term(last.number, last.id, reigns, hello.node_name, outcome)
         self.pump()
 
     def _acked(self, ack: Ack, now: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from model.record import Span, decode_header
-from node.facts import facts_of
+from node.facts import against, facts_of, standing_here
 from node.follow import Follow
 from node.links import Feed, Link, Wire
 from node.peers import PeerState
@@ -27,6 +27,7 @@ from replication.messages import (
     Heartbeat,
 )
 from replication.pulse import Pulse
+from replication.standing import Outcome
 from statemachine import effects as fx
 from statemachine.promotion import Facts
 from storage.log import Log
@@ -131,6 +132,7 @@ class Peering:
             self.clock.now(),
             self.core.read_only,
             self.role.reigning,
+            standing_here(self),
         )
 
     # -- links come and go -----------------------------------------------------------------------
@@ -328,8 +330,18 @@ class Peering:
         self.say(f"asked to become {'read-only' if read_only else 'writable'}: {reason}")
         self.role.wish(read_only)
 
-    def seen_term(self, number: int, term_id: bytes, writable: bool, node: str) -> None:
-        self.role.feed(fx.TermSeen(number, term_id, writable, node))
+    def seen_term(
+        self,
+        number: int,
+        term_id: bytes,
+        writable: bool,
+        node: str,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """A peer lives in that term; outcome: of the log here against its, where that is known."""
+        rival = None if outcome is None else outcome in (Outcome.BELOW, Outcome.CONFLICT)
+        conflict = outcome is Outcome.CONFLICT
+        self.role.feed(fx.TermSeen(number, term_id, writable, node, rival, conflict))
 
     # -- the log, as it grows --------------------------------------------------------------------
 
@@ -351,6 +363,7 @@ class Peering:
 
     def greeted(self, feed: Feed) -> None:
         assert feed.hello is not None
+        self.replica.told(feed.hello)
         for peer in self.peers.values():
             if peer.node_id == feed.hello.node_id:
                 peer.heard()
@@ -366,7 +379,8 @@ class Peering:
         self.peer_changed()
 
     def beat(self, feed: Feed, beat: Heartbeat) -> None:
-        self.seen_term(beat.term_number, beat.term_id, beat.writable, feed.name)
+        outcome = against(self, beat.standing, beat.writable)
+        self.seen_term(beat.term_number, beat.term_id, beat.writable, feed.name, outcome)
         self.peer_changed()
 
     def restart_links(self, why: str) -> None:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from replication.messages import ENDED
+from replication.standing import Standing, contest, standing_of
 from statemachine.promotion import PeerFacts
 
 if TYPE_CHECKING:
     from node.follow import Follow
     from node.links import Feed
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """This node's log, as peers' logs are held against it. ends: term id -> its last LSN here."""
+
+    ends: Mapping[bytes, int]
+    standing: Standing
+
+    def against(
+        self, number: int, term_id: bytes, last_lsn: int, theirs: Standing | None
+    ) -> tuple[bool, str]:
+        """(the peer's last term is none of this log's, how this log fares where the two part)."""
+        end = self.ends.get(term_id)
+        foreign = bool(number) and end is None
+        if theirs is None or not (foreign or (end is not None and last_lsn > end)):
+            return foreign, ""
+        return foreign, contest(self.standing, theirs, end).value
 
 
 @dataclass(slots=True)
@@ -33,6 +52,7 @@ class PeerState:
     last: PeerFacts | None = None
     heard_us: int = 0
     gone: bool = False
+    standing: Standing | None = None
     #: How its last links ended, for the pause before the next attempt.
     again: bool = False
     refused: int = 0
@@ -46,7 +66,8 @@ class PeerState:
         """A link is over; what it told is remembered."""
         if link.upstream is not None:
             self.name, self.node_id = link.name, link.upstream.node_id
-            self.last = _of_follow(self, link, frozenset(), now_us)
+            self.last = _of_follow(self, link, None, now_us)
+            self.standing = _standing_of_follow(link)
             self.heard_us = now_us - link.applier.pulse.age_us(now_us)
         self.link = None
         self.gone = self.gone or code == ENDED
@@ -62,7 +83,8 @@ class PeerState:
         """It said over a link of its own making that its process ends."""
         assert feed.hello is not None
         self.name, self.node_id = feed.hello.node_name, feed.hello.node_id
-        self.last = _of_feed(feed, frozenset())
+        self.last = _of_feed(feed, None)
+        self.standing = _standing_of_feed(feed)
         self.heard_us = now_us
         self.gone = True
 
@@ -72,18 +94,18 @@ class PeerState:
 
 
 def peer_facts(
-    peers: Iterable[PeerState], feeds: Iterable[Feed], known: Collection[bytes], now_us: int
+    peers: Iterable[PeerState], feeds: Iterable[Feed], own: Own | None, now_us: int
 ) -> tuple[PeerFacts, ...]:
     """One line for each peer: of its link as upstream, else as downstream, else as last heard.
 
-    known: ids of the terms of this node's own lineage.
+    own: this node's log.
     """
     facts: list[PeerFacts] = []
     blind: list[PeerState] = []
     seen: set[bytes] = set()
     for peer in peers:
         if peer.link is not None and peer.link.upstream is not None:
-            facts.append(_of_follow(peer, peer.link, known, now_us))
+            facts.append(_of_follow(peer, peer.link, own, now_us))
             seen.add(peer.link.upstream.node_id)
         else:
             blind.append(peer)
@@ -93,14 +115,34 @@ def peer_facts(
         if feed is None and not peer.node_id and by_node:
             # Not reached yet, but somebody unknown follows: in a cluster of two that is the peer.
             feed = by_node.pop(next(iter(by_node)))
-        facts.append(
-            _of_feed(feed, known) if feed is not None else _as_last_heard(peer, known, now_us)
-        )
-    facts.extend(_of_feed(feed, known) for feed in by_node.values())
+        facts.append(_of_feed(feed, own) if feed is not None else _as_last_heard(peer, own, now_us))
+    facts.extend(_of_feed(feed, own) for feed in by_node.values())
     return tuple(facts)
 
 
-def _of_follow(peer: PeerState, link: Follow, known: Collection[bytes], now_us: int) -> PeerFacts:
+def _against(
+    own: Own | None, number: int, term_id: bytes, last_lsn: int, theirs: Standing | None
+) -> tuple[bool, str]:
+    return (False, "") if own is None else own.against(number, term_id, last_lsn, theirs)
+
+
+def _standing_of_follow(link: Follow) -> Standing | None:
+    upstream, beat = link.upstream, link.beat
+    assert upstream is not None
+    if beat is not None:
+        return beat.standing
+    return standing_of(upstream.lineage.terms, upstream.commit_lsn, upstream.writable)
+
+
+def _standing_of_feed(feed: Feed) -> Standing | None:
+    hello, beat = feed.hello, feed.beat
+    assert hello is not None
+    if beat is not None:
+        return beat.standing
+    return standing_of(hello.lineage.terms, hello.commit_lsn, hello.state == "RUNNING")
+
+
+def _of_follow(peer: PeerState, link: Follow, own: Own | None, now_us: int) -> PeerFacts:
     upstream, beat = link.upstream, link.beat
     assert upstream is not None
     last = upstream.lineage.last
@@ -109,6 +151,8 @@ def _of_follow(peer: PeerState, link: Follow, known: Collection[bytes], now_us: 
     if beat is not None:
         number, term_id = beat.term_number, beat.term_id
         acked = max(acked, beat.commit_lsn)
+    theirs = _standing_of_follow(link)
+    foreign, outcome = _against(own, number, term_id, link.peer_lsn, theirs)
     return PeerFacts(
         upstream.node_name,
         not link.ended,
@@ -117,13 +161,14 @@ def _of_follow(peer: PeerState, link: Follow, known: Collection[bytes], now_us: 
         link.peer_lsn,
         number,
         term_id,
-        bool(number) and term_id not in known,
+        foreign,
         acked,
         link.applier.pulse.age_us(now_us),
+        outcome=outcome,
     )
 
 
-def _of_feed(feed: Feed, known: Collection[bytes]) -> PeerFacts:
+def _of_feed(feed: Feed, own: Own | None) -> PeerFacts:
     hello, beat = feed.hello, feed.beat
     assert hello is not None
     last = hello.lineage.last
@@ -131,6 +176,8 @@ def _of_feed(feed: Feed, known: Collection[bytes]) -> PeerFacts:
     writable = hello.state == "RUNNING"
     if beat is not None:
         number, term_id, writable = beat.term_number, beat.term_id, beat.writable
+    theirs = _standing_of_feed(feed)
+    foreign, outcome = _against(own, number, term_id, feed.peer_lsn, theirs)
     return PeerFacts(
         hello.node_name,
         True,
@@ -139,25 +186,29 @@ def _of_feed(feed: Feed, known: Collection[bytes]) -> PeerFacts:
         feed.peer_lsn,
         number,
         term_id,
-        bool(number) and term_id not in known,
+        foreign,
         hello.acked_mark,
+        outcome=outcome,
     )
 
 
-def _as_last_heard(peer: PeerState, known: Collection[bytes], now_us: int) -> PeerFacts:
+def _as_last_heard(peer: PeerState, own: Own | None, now_us: int) -> PeerFacts:
     last = peer.last
     if last is None:
         return PeerFacts(peer.name or peer.address, False, peer.tried)
+    number, term_id = last.term_number, last.term_id
+    foreign, outcome = _against(own, number, term_id, last.last_lsn, peer.standing)
     return PeerFacts(
         last.name,
         False,
         peer.tried,
         last.writable,
         last.last_lsn,
-        last.term_number,
-        last.term_id,
-        bool(last.term_number) and last.term_id not in known,
+        number,
+        term_id,
+        foreign,
         last.acked_mark,
         max(0, now_us - peer.heard_us),
         peer.gone,
+        outcome,
     )

@@ -16,12 +16,13 @@ from model.errors import StorageError
 from model.record import Op, Record
 from node import rewinding
 from node.clock import wall_us
+from replication.known import NOTHING_KNOWN, Mark
 from replication.rescue import RescueNote
 from spaces.store import ApplyError
 from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from storage.files import FileDisk
 from storage.log import Log
-from storage.meta import Meta, open_meta, read_meta, replace_meta
+from storage.meta import Meta, open_meta, read_known, read_meta, replace_meta, write_known
 from storage.recovery import Recovered, open_log, recover
 from storage.rescue import rescue_names
 from storage.segment import Term, segment_names
@@ -94,6 +95,8 @@ class Storage:
         self.count_rescues()
         #: Snapshots that this process has read to their end.
         self._good = {recovered.snapshot} if recovered.snapshot is not None else set[str]()
+        found = read_known(disk, self.meta.cluster)
+        self.known = Mark(*found) if found is not None else NOTHING_KNOWN
         if settings.wal.mode != "none":
             self.log = open_log(disk, recovered, settings.wal.segment_bytes)
 
@@ -106,6 +109,12 @@ class Storage:
     def open_term(self, term: tuple[Any, ...]) -> None:
         if self.log is not None:
             self.log.open_term(term, self.engine.lsn + 1)
+
+    def remember(self, mark: Mark) -> None:
+        """Keep, over restarts, what is known to be acknowledged. Raises `StorageError`."""
+        if mark != self.known:
+            write_known(self.disk, self.meta.cluster, *mark)
+            self.known = mark
 
     # -- joining, cutting, replacing -------------------------------------------------------------
 

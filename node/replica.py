@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from model.errors import StorageError
+from node.facts import against
 from node.follow import Follow
 from replication import decisions as d
 from replication.followed import FollowedLog
+from replication.known import Mark
 from replication.lineage import Lineage
-from replication.messages import AGAIN, DIVERGED, GARBAGE, Welcome
+from replication.messages import AGAIN, DIVERGED, GARBAGE, Hello, Welcome
 from replication.rescue import RescueNote
 from spaces.store import ApplyError
 from statemachine.roles import Role
@@ -39,7 +41,8 @@ class Replica:
         self.before_reload: Callable[[], None] = lambda: None
         self.alarms = 0
         self.rewinds = 0
-        self.acked_mark = 0
+        #: Kept over every log this node follows with, and on the disk.
+        self.known = peering.storage.known
         self.log = self.own_log()
         self._busy: Follow | None = None
         #: Frames were written since the writer was last told.
@@ -53,8 +56,25 @@ class Replica:
             wal.written_lsn,
             min(wal.durable_lsn, wal.written_lsn),
             min(core.commit_lsn, wal.written_lsn),
-            self.acked_mark,
+            known=self.known,
         )
+
+    def remember(self) -> None:
+        """Whatever is known to be acknowledged and not here must outlive this process."""
+        if self.log.known != self.known:
+            self.known = self.log.known
+            try:
+                self.storage.remember(self.known)
+            except StorageError as error:
+                self.wal.fail(error)
+
+    def told(self, hello: Hello) -> None:
+        """A downstream has heard of more than it may have itself."""
+        if hello.known_lsn and hello.cluster_id == self.peering.cluster_id:
+            log = self.log if self.peering.following else self.own_log()
+            log.learn(Mark(hello.known_lsn, hello.known_number, hello.known_id))
+            self.log.known = log.known
+            self.remember()
 
     def begin(self) -> None:
         """The node begins to follow: the log it ends with now is what upstreams continue."""
@@ -73,6 +93,7 @@ class Replica:
         offset = link.applier.clock.offset_us
         peer = self.peering.peers[link.address]
         peer.lag_us = link.applier.last_lag_us
+        self.remember()
         if self.peering.following and link.applier.feeding and link.writable and offset is not None:
             self.peering.clock.follow(offset)
             assert link.beat is not None
@@ -108,8 +129,9 @@ class Replica:
         try:
             match decision:
                 case d.SeenTerm():
+                    outcome = against(self.peering, decision.standing, decision.writable)
                     self.peering.seen_term(
-                        decision.number, decision.id, decision.writable, link.name
+                        decision.number, decision.id, decision.writable, link.name, outcome
                     )
                 case d.HandedOff():
                     self.say(f"{link.name} stopped writing at LSN {decision.barrier_lsn}")
@@ -152,6 +174,7 @@ class Replica:
                 str(UUID(bytes=self.peering.node_id)), str(UUID(bytes=self.peering.cluster_id))
             )
             self.say(f"joined cluster {welcome.cluster_id.hex()} of {welcome.node_name}")
+        self.remember()
 
     def _append(self, run: d.Append) -> None:
         data, (first_lsn, last_lsn), frames, records, term, opens_term = run

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import lifecycle
 from model.errors import QueueError, StorageError
+from model.terms import Claim
 from statemachine import effects as fx
 from statemachine.fiber import QueueStateFiber
 from statemachine.roles import Role, Transition
@@ -190,6 +191,7 @@ class RoleKeeper:
                     engine.lsn + 1,
                     self.settings.name,
                     step.solo,
+                    int(step.claim),
                 )
                 self._promote(term)
                 self._inbox.append(fx.TermOpened(step.number, term[1]))
@@ -273,6 +275,7 @@ class RoleKeeper:
             engine.lsn + 1,
             self.settings.name,
             solo,
+            int(Claim.OWN),
         )
         try:
             self._begin_term(term)

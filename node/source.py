@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from model.errors import StorageError
 from replication.commit import PAIR
-from replication.handshake import Upstream, answer, confirms_alike
-from replication.lineage import Lineage
+from replication.handshake import Upstream, answer, confirms_alike, contested
+from replication.lineage import Lineage, LineageError
 from replication.messages import GARBAGE, Ack, Hello, SnapshotBegin, Welcome
 from replication.relay import Relay
+from replication.standing import Outcome
 from storage.runs import Run, RunReader
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ class Source:
         # Whatever this turn changed is part of the log the answer speaks of.
         self.peering.role.flush()
         return answer(hello, self._upstream(hello))
+
+    def outcome(self, hello: Hello) -> Outcome | None:
+        """Of the log here against the downstream's, None when one of them is no lineage."""
+        upstream = self._upstream(hello)
+        mine, last = upstream.lineage, upstream.last_lsn
+        try:
+            fork = hello.lineage.common_point(mine, hello.last_lsn, last)
+        except LineageError:
+            return None
+        return contested(hello, upstream, fork)
 
     def confirms_alike(self, hello: Hello) -> bool:
         """Whether this downstream may stand for a write in pair mode."""

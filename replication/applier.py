@@ -47,6 +47,7 @@ from replication.messages import (
     Welcome,
 )
 from replication.pulse import ClockOffset, LagClock, Pulse
+from replication.standing import standing_of
 
 
 class Applier:
@@ -97,6 +98,7 @@ class Applier:
             log.acked_mark,
             log.snapshot.partial,
             wal_mode,
+            *log.known,
         )
 
     def ack(self) -> Ack | None:
@@ -205,7 +207,9 @@ class Applier:
         last = welcome.lineage.last
         seen: list[Decision] = []
         if last is not None and welcome.cluster_id == self._cluster_of(welcome):
-            seen.append(SeenTerm(last.number, last.id, welcome.writable))
+            terms = welcome.lineage.terms
+            standing = standing_of(terms, welcome.commit_lsn, welcome.writable)
+            seen.append(SeenTerm(last.number, last.id, welcome.writable, standing))
         if welcome.answer == REFUSE:
             return [*seen, *self._close(Refused(welcome.code, welcome.reason))]
         # The upstream checks the same; a follower does not rely on its good manners.
@@ -248,15 +252,17 @@ class Applier:
 
     def _heartbeat(self, beat: Heartbeat, now_us: int, clock_us: int) -> list[Decision]:
         assert self.upstream is not None
-        changed = self.heartbeat is None or self.heartbeat.term_id != beat.term_id
-        changed = changed or self.heartbeat is None or self.heartbeat.writable != beat.writable
-        self.heartbeat = beat
+        old, self.heartbeat = self.heartbeat, beat
+        changed = old is None or (old.term_id, old.writable) != (beat.term_id, beat.writable)
+        if old is not None and beat.writable:
+            changed = changed or old.standing != beat.standing
         self.clock.heard(beat.clock_us, clock_us)
         self._upstream_at(beat.last_lsn, now_us)
         self.last_lag_us = self.lag_us(now_us)
         if self.feeding:
             self.log.committed(beat.commit_lsn, beat.term_id, self.upstream.lineage)
-        return [SeenTerm(beat.term_number, beat.term_id, beat.writable)] if changed else []
+        seen = SeenTerm(beat.term_number, beat.term_id, beat.writable, beat.standing)
+        return [seen] if changed else []
 
     # -- lag -------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import msgpack
 
 from model.bounds import MESSAGE_BYTES_MAX
 from model.record import HEADER_SIZE, FrameError, decode_header
+from model.terms import plain_term
 from replication.lineage import ID_BYTES, Lineage, LineageError
 from replication.messages import (
     ANSWER_NAMES,
@@ -26,6 +27,7 @@ from replication.messages import (
     LinkError,
     Message,
 )
+from replication.standing import Standing
 
 TEXT_CHARS_MAX = 4096
 _U64_MAX = 2**64 - 1
@@ -56,7 +58,7 @@ def encode(message: Message) -> bytes:
     values: list[Any] = [_TYPE_OF[type(message)]]
     for field in fields(message):
         value = getattr(message, field.name)
-        values.append(value.terms if isinstance(value, Lineage) else value)
+        values.append([plain_term(term) for term in value] if isinstance(value, Lineage) else value)
     body: bytes = _packer.pack(values)
     return LENGTH.pack(len(body)) + body
 
@@ -265,6 +267,14 @@ def _lineage(value: Any) -> Lineage:
     return Lineage(value)
 
 
+def _standing(value: Any) -> Standing | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != len(Standing._fields):
+        raise LinkError(f"is not a standing of {len(Standing._fields)} fields")
+    return Standing(*(check(part) for check, part in zip(_STANDING, value, strict=True)))
+
+
 def _partial(value: Any) -> tuple[str, int] | None:
     if value is None:
         return None
@@ -279,7 +289,12 @@ _BY_ANNOTATION: dict[str, Check] = {
     "str": _text,
     "Lineage": _lineage,
     "tuple[str, int] | None": _partial,
+    "Standing | None": _standing,
 }
+_STANDING: tuple[Check, ...] = (
+    *(_count, _id, _count, _id, _flag, _count, _flag),
+    *(_count, _count, _id, _flag),
+)
 _BY_NAME: dict[str, Check] = {"data": _data, "answer": _answer}
 
 

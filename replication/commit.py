@@ -11,6 +11,8 @@ from dataclasses import dataclass
 LOCAL, PAIR = "local", "pair"
 #: A replica that made up what it lacked within this time keeps up.
 ROUND_US = 1_000_000
+#: Ticks come four times a second and oftener: a longer gap is a pause of this process.
+PAUSE_US = 500_000
 
 
 #: Values of wal.mode, the weakest first; before them what is said of a mode nobody knows.
@@ -71,6 +73,7 @@ class CommitPoint:
         self._starved_us: int | None = None
         #: GoSolo or PairAgain was said and the term it asks for is not open yet.
         self._asked = False
+        self._ticked_us: int | None = None
 
     def open_term(self, term_id: bytes, solo: bool, now_us: int) -> None:
         """Records are written under this term from now on. Older confirmations count no more."""
@@ -118,7 +121,12 @@ class CommitPoint:
             self._peers[node_id].up = False
 
     def tick(self, now_us: int) -> GoSolo | PairAgain | None:
-        """Time passed. A change of mode to make, said once until the term it asks for is open."""
+        """Time passed. A change of mode to make, said once until the term it asks for is open.
+
+        A pause of this process is no silence of the replica, whose word may wait in a buffer: it
+        gets that time on top.
+        """
+        self._own_pause(now_us)
         if self.mode != PAIR or self._asked or not self.term_id:
             return None
         found = self._pair_again(now_us) if self.solo else self._go_solo(now_us)
@@ -156,6 +164,13 @@ class CommitPoint:
         if self._confirmed() < self.durable_lsn:
             return True
         return not any(peer.up for peer in self._peers.values())
+
+    def _own_pause(self, now_us: int) -> None:
+        gap = now_us - self._ticked_us if self._ticked_us is not None else 0
+        self._ticked_us = now_us
+        if gap > PAUSE_US and self._starved_us is not None:
+            # The replica is given its whole time afresh, to be heard first.
+            self._starved_us = now_us
 
     def _go_solo(self, now_us: int) -> GoSolo | None:
         if not self._starving():

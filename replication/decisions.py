@@ -5,11 +5,12 @@ Plain values; the owner writes, applies, cuts and closes. Nothing here decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from model.record import Record, Span
 from replication.lineage import Lineage, Term
+from replication.standing import Standing
 
 
 class Append(NamedTuple):
@@ -126,12 +127,14 @@ class Idle:
 class SeenTerm:
     """A peer lives in this term. For the role machine: a newer one fences.
 
-    writable: the peer is RUNNING in it.
+    writable: the peer is RUNNING in it. standing: what its log has to show;
+    None from an older node.
     """
 
     number: int
     id: bytes
     writable: bool
+    standing: Standing | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from model.record import (
     frame_body,
 )
 from replication.decisions import Alarm, Append, Broken, Decision, Resubscribe
+from replication.known import NOTHING_KNOWN, Mark, learned
 from replication.lineage import ID_BYTES, Lineage, LineageError, Term
 from replication.messages import LinkError
 from replication.snapshot_in import SnapshotReceiver
@@ -72,6 +73,7 @@ class FollowedLog:
     commit_lsn: how much of the own log is known to be committed; acked_mark: the highest LSN
     known to be acknowledged, which may be past `last_lsn` on a follower that lags. generation
     counts the times the log was cut or replaced: a flush that began before one proves nothing.
+    known: what was ever said to be acknowledged, wherever it is now.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class FollowedLog:
         commit_lsn: int = 0,
         acked_mark: int = 0,
         lookup: Lookup = _nothing_known,
+        known: Mark = NOTHING_KNOWN,
     ) -> None:
         """`lookup` finds the CRC of an own frame in the log, for repetitions of old frames."""
         assert 0 <= durable_lsn <= last_lsn
@@ -90,6 +93,7 @@ class FollowedLog:
         self.durable_lsn = durable_lsn
         self.commit_lsn = min(commit_lsn, last_lsn)
         self.acked_mark = max(acked_mark, commit_lsn)
+        self.known = known
         self.generation = 0
         self.snapshot = SnapshotReceiver()
         self.repeated = self.unchecked = 0
@@ -146,6 +150,13 @@ class FollowedLog:
             lsn = min(lsn, terms[at + 1].start_lsn - 1)
         self.acked_mark = max(self.acked_mark, lsn)
         self.commit_lsn = max(self.commit_lsn, min(lsn, self.last_lsn))
+        if lsn > self.last_lsn:
+            number = next(t.number for t in (upstream if at is None else terms) if t.id == term_id)
+            self.learn(Mark(lsn, number, term_id))
+
+    def learn(self, mark: Mark) -> None:
+        """Somebody knows that so much was acknowledged."""
+        self.known = learned(self.known, mark, self.lineage.terms, self.last_lsn)
 
     def frames(self, data: bytes, term_id: bytes) -> tuple[list[Decision], int]:
         """What to do with whole frames of one term: append, ignore repetitions, ask anew, alarm.

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from replication.lineage import Lineage, LineageError, Verdict, winner
+from model.terms import Claim, claim_of, decided
+from replication.lineage import Lineage, LineageError, Term
 from replication.messages import (
     BOOTSTRAP,
     BROKEN_LINEAGE,
@@ -29,6 +30,7 @@ from replication.messages import (
     Hello,
     Welcome,
 )
+from replication.standing import Outcome, contest, standing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def answer(hello: Hello, upstream: Upstream) -> Welcome:
         return refuse(upstream, BROKEN_LINEAGE, error.reason)
     if not upstream.writable:
         return _not_writable(hello, upstream, fork)
-    refusal = _contest(hello, upstream) or _other_mode(hello, upstream)
+    refusal = _contest(hello, upstream, fork) or _other_mode(hello, upstream)
     return refusal or _from_fork(hello, upstream, fork)
 
 
@@ -116,11 +118,11 @@ def _not_writable(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     return _welcome(upstream, IDLE, 0, 0, reason)
 
 
-def _contest(hello: Hello, upstream: Upstream) -> Welcome | None:
-    """A writable node whose lineage does not win has no say over the other's log."""
-    contest = winner(upstream.lineage, hello.lineage)
-    rival, own = contest.theirs, contest.ours
-    if contest.conflict:
+def _contest(hello: Hello, upstream: Upstream, fork: int) -> Welcome | None:
+    """A writable node whose log does not outrank the other's has no say over it."""
+    outcome = contested(hello, upstream, fork)
+    rival, own = hello.lineage.last, upstream.lineage.last
+    if outcome is Outcome.CONFLICT:
         assert rival is not None
         assert own is not None
         return refuse(
@@ -130,15 +132,27 @@ def _contest(hello: Hello, upstream: Upstream) -> Welcome | None:
             f"{rival.start_lsn}) and by {own.node} ({own.id.hex()}, LSN {own.start_lsn}): "
             "an operator must promote one of them",
         )
-    if contest.verdict is Verdict.THEIRS:
+    if outcome is Outcome.BELOW:
         assert rival is not None
         return refuse(
             upstream,
             NEWER_TERM,
-            f"node {hello.node_name} knows term {rival.number} of {rival.node}, "
-            f"newer than {upstream.lineage.number}, the last one here",
+            f"node {hello.node_name} knows term {rival.number} of {rival.node}, which outranks "
+            f"{upstream.lineage.number}, the last one here",
         )
     return None
+
+
+def contested(hello: Hello, upstream: Upstream, fork: int) -> Outcome:
+    """Whether the upstream's log outranks the follower's, which may be a rival's."""
+    reigns = hello.state == "RUNNING"
+    if fork == hello.last_lsn and not reigns:
+        return Outcome.ABOVE
+    return contest(
+        standing_of(upstream.lineage.terms, upstream.commit_lsn, upstream.writable),
+        standing_of(hello.lineage.terms, hello.commit_lsn, reigns),
+        fork,
+    )
 
 
 def confirms_alike(hello: Hello, upstream: Upstream) -> bool:
@@ -177,6 +191,8 @@ def _from_fork(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
 def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
     """The follower's end is not on the winning lineage. Unless it must not be given up."""
     lost = min(hello.acked_mark, hello.last_lsn)
+    # Of a term that counts for nothing, only its own records may be committed.
+    lost = min(lost, standing_of(hello.lineage.terms, lost).acked_lsn)
     if fork < lost and not upstream.accept_loss and not _decided_since(hello, upstream, fork):
         # KIP-966: a log that came back shorter than what was acknowledged must not lead.
         return refuse(
@@ -190,15 +206,21 @@ def _rewind(hello: Hello, upstream: Upstream, fork: int) -> Welcome:
 
 
 def _decided_since(hello: Hello, upstream: Upstream, fork: int) -> bool:
-    """The upstream's side of the fork was opened solo, or a later term than the other side's was:
-    by force, or because nobody else could be reached, but knowing what it gave up.
+    """On the upstream's side of the fork an operator decided, or one later than the other side's
+    term: by force, knowing what it gave up. (Also the original's rule, which does without.)
     """
     theirs = hello.lineage.term_at(fork + 1)
     number = theirs.number if theirs is not None else 0
     parted = upstream.lineage.term_at(fork + 1) if fork < upstream.last_lsn else None
-    if parted is not None and parted.solo:
+    if parted is not None and _knowing(parted):
         return True
-    return any(t.solo and t.start_lsn > fork and t.number > number for t in upstream.lineage)
+    terms = upstream.lineage
+    return any(_knowing(t) and t.start_lsn > fork and t.number > number for t in terms)
+
+
+def _knowing(term: Term) -> bool:
+    """Begun by decision, or without proof; not a reign that only goes on alone."""
+    return decided(term) or (term.solo and claim_of(term) is not Claim.OWN)
 
 
 def _welcome(

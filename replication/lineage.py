@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+from model.terms import TERM_FIELDS, Claim, is_claim
 
 ID_BYTES = 16
 #: More terms than this in one log are a fault of somebody, not a history.
@@ -29,7 +29,8 @@ class Term(NamedTuple):
     """One reign of one node; the fields of the TERM op. Its own record has LSN `start_lsn`.
 
     solo: the term began without proof that no other node holds more (a forced promotion, or pair
-    mode that went on alone), so its node may acknowledge what no second node has.
+    mode that went on alone), so its node may acknowledge what no second node has. claim: by what
+    right it began (`model.terms.Claim`).
     """
 
     number: int
@@ -38,34 +39,20 @@ class Term(NamedTuple):
     start_lsn: int
     node: str
     solo: bool
-
-
-class Verdict(StrEnum):
-    """Which of two lineages stands."""
-
-    SAME = "same"
-    OURS = "ours"
-    THEIRS = "theirs"
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """The answer of `winner`. `conflict`: two nodes reigned under one number; an operator's case.
-
-    The verdict is the same on both sides even then; `ours` and `theirs` name the rivals.
-    """
-
-    verdict: Verdict
-    conflict: bool = False
-    ours: Term | None = None
-    theirs: Term | None = None
+    claim: int = int(Claim.OLDER)
 
 
 def term_from(fields: Sequence[Any]) -> Term:
-    """A term from six plain fields, as decoded. Raises `LineageError` when one has a wrong type."""
-    if len(fields) != 6:
-        raise LineageError(f"a term has 6 fields, not {len(fields)}")
-    number, term_id, parent, start_lsn, node, solo = fields
+    """A term from its plain fields, as decoded; the claim may be missing.
+
+    Raises `LineageError` when one has a wrong type.
+    """
+    if len(fields) not in (TERM_FIELDS, TERM_FIELDS + 1):
+        raise LineageError(
+            f"a term has {TERM_FIELDS} or {TERM_FIELDS + 1} fields, not {len(fields)}"
+        )
+    number, term_id, parent, start_lsn, node, solo = fields[:TERM_FIELDS]
+    claim = fields[TERM_FIELDS] if len(fields) > TERM_FIELDS else Claim.OLDER
     if (
         type(number) is not int
         or number < 0
@@ -73,13 +60,14 @@ def term_from(fields: Sequence[Any]) -> Term:
         or start_lsn < 1
         or not isinstance(node, str)
         or type(solo) is not bool
+        or not is_claim(claim)
     ):
-        raise LineageError("a term's number, start LSN, node or solo flag has a wrong type")
+        raise LineageError("a term's number, start LSN, node, solo flag or claim has a wrong type")
     if not isinstance(term_id, bytes) or len(term_id) != ID_BYTES:
         raise LineageError(f"a term's id is not {ID_BYTES} bytes")
     if parent is not None and (not isinstance(parent, bytes) or len(parent) != ID_BYTES):
         raise LineageError(f"a term's parent is not {ID_BYTES} bytes")
-    return Term(number, term_id, parent, start_lsn, node, solo)
+    return Term(number, term_id, parent, start_lsn, node, solo, int(claim))
 
 
 class Lineage:
@@ -194,21 +182,3 @@ def _check_follows(before: Term, term: Term) -> None:
             f"term {term.number} from LSN {term.start_lsn} cannot follow "
             f"term {before.number} from LSN {before.start_lsn}"
         )
-
-
-def winner(ours: Lineage, theirs: Lineage) -> Contest:
-    """Which of two lineages stands: the one that reigned later, by number.
-
-    Equal numbers with different ids are a conflict. It is decided by (number, start LSN, id), so
-    that both sides name the same winner, and flagged, because nobody ordered it.
-    """
-    mine, other = ours.last, theirs.last
-    if mine is None or other is None:
-        if mine is other:
-            return Contest(Verdict.SAME)
-        return Contest(Verdict.THEIRS if mine is None else Verdict.OURS, False, mine, other)
-    if mine.id == other.id:
-        return Contest(Verdict.SAME, False, mine, other)
-    ahead = (mine.number, mine.start_lsn, mine.id) > (other.number, other.start_lsn, other.id)
-    verdict = Verdict.OURS if ahead else Verdict.THEIRS
-    return Contest(verdict, mine.number == other.number, mine, other)

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from replication.lineage import ID_BYTES, Lineage
+from replication.standing import Standing
 
 PROTOCOL_VERSION = 1
 #: The cluster id of a node that has none yet: it joins whatever cluster answers.
@@ -70,7 +71,8 @@ class Hello:
     last_lsn / durable_lsn: end of the log, and how far it survives a power cut. acked_mark: the
     highest LSN the node knows to have been acknowledged to clients, by whomever. partial: the
     name and received bytes of a snapshot it would like to resume. wal_mode: how durable what it
-    confirms is; empty from a node of a version that did not say.
+    confirms is; empty from a node of a version that did not say. known_*: all up to `known_lsn`
+    was acknowledged by somebody, as said in the term `known_number`, `known_id`; or zeros.
     """
 
     version: int
@@ -86,6 +88,9 @@ class Hello:
     acked_mark: int
     partial: tuple[str, int] | None = None
     wal_mode: str = ""
+    known_lsn: int = 0
+    known_number: int = 0
+    known_id: bytes = bytes(ID_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,12 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Each second, both ways. clock_us: the sender's log clock when it was sent."""
+    """Each second, both ways. clock_us: the sender's log clock when it was sent.
+
+    standing: what the sender's log has to show for itself, None from an older node. sent_us: by a
+    clock of the sender's own; heard_us: the highest `sent_us` that has reached it from the other
+    side, so that an answer can be told from what crossed the question. Zeros from an older node.
+    """
 
     term_number: int
     term_id: bytes
@@ -145,6 +155,9 @@ class Heartbeat:
     clock_us: int
     read_only: bool
     writable: bool
+    standing: Standing | None = None
+    sent_us: int = 0
+    heard_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

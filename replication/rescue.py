@@ -22,6 +22,7 @@ from model.record import (
     decode_header,
     frame_body,
 )
+from model.terms import plain_term
 from replication.lineage import ID_BYTES, Lineage, LineageError
 
 RESCUE_MAGIC = b"TQs1"
@@ -87,7 +88,7 @@ def encode_rescue(note: RescueNote, frames: Iterable[bytes]) -> bytes:
             "version": RESCUE_VERSION,
             "cluster": note.cluster,
             "node": note.node,
-            "lineage": [list(term) for term in note.lineage],
+            "lineage": [plain_term(term) for term in note.lineage],
             "first_lsn": note.first_lsn,
             "last_lsn": note.last_lsn,
             "acked_mark": note.acked_mark,

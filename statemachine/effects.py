@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from model.terms import Claim
 from statemachine.promotion import Facts
 from statemachine.roles import Role, Transition
 
@@ -34,12 +35,18 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class TermSeen:
-    """A peer lives in this term; `writable`: it is RUNNING in it. `node`: for the reason."""
+    """A peer lives in this term; `writable`: it is RUNNING in it. `node`: for the reason.
+
+    rival: whether that term ends the present reign here, None where only its number is known;
+    conflict: nobody can tell which of the two stands.
+    """
 
     number: int
     id: bytes
     writable: bool
     node: str = ""
+    rival: bool | None = None
+    conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +126,13 @@ class StopFollowing(Step):
 class WriteTerm(Step):
     """Open term `number` with a new random id and `parent`, put its record into a transaction.
 
-    The transaction stays open: `Promote` ends it.
+    The transaction stays open: `Promote` ends it. claim: by what right it begins.
     """
 
     number: int
     parent: bytes | None
     solo: bool
+    claim: Claim = Claim.ORDERED
 
 
 @dataclass(frozen=True, slots=True)

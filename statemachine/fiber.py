@@ -207,9 +207,8 @@ class QueueStateFiber:
         number = notes.known_number + 1
         deadline = self._now + self._startup_timeout_us
         try:
-            yield from self._do(
-                lambda step: effects.WriteTerm(step, number, facts.term_id, solo), deadline
-            )
+            term = (number, facts.term_id, solo, notes.claim())
+            yield from self._do(lambda step: effects.WriteTerm(step, *term), deadline)
             if notes.own[0] != number:
                 raise _StepFailed(f"term {number} was not reported as opened")
             notes.rival, notes.reigning = None, True

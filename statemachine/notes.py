@@ -5,6 +5,7 @@ Taking note changes no state; the fiber looks here when it is at a point where i
 
 from __future__ import annotations
 
+from model.terms import Claim
 from statemachine.effects import Fault, Input, Progress, TermOpened, TermSeen, Wish
 from statemachine.promotion import Facts, next_number
 from statemachine.roles import Role
@@ -60,7 +61,8 @@ class Notes:
             return
         if self.reigning:
             number, term_id = self.own
-            rival = item.number > number or (item.number == number and item.id != term_id)
+            newer = item.number > number or (item.number == number and item.id != term_id)
+            rival = newer if item.rival is None else item.rival
         else:
             rival = item.writable
         if rival and (self.rival is None or item.number >= self.rival.number):
@@ -71,9 +73,15 @@ class Notes:
         rival = self.rival
         assert rival is not None
         who = rival.node or "a peer"
-        if rival.number == self.own[0]:
+        if rival.conflict or (rival.rival is None and rival.number == self.own[0]):
             return f"conflict: {who} opened term {rival.number}, too"
         return f"fenced: term {rival.number} of {who}"
+
+    def claim(self) -> Claim:
+        """By what right a term begins that the present wish leads to."""
+        if self.wish.force:
+            return Claim.FORCED
+        return Claim.ORDERED if self.wish.command else Claim.ITSELF
 
     def ro_reason(self, role: Role) -> str:
         """Why the node does not serve, in words; empty while it does."""

@@ -17,6 +17,7 @@ class PeerFacts:
     tried: an attempt to reach it has ended since the promotion was asked for, well or badly.
     acked_mark: the highest LSN it knows to be acknowledged; foreign_term: its last term is not
     part of this node's history. ended: its process said that it ends, and did not serve then.
+    outcome: of this node's log against its, "above", "below" or "conflict", where the two part.
     """
 
     name: str
@@ -30,12 +31,14 @@ class PeerFacts:
     acked_mark: int = 0
     age_us: int = 0
     ended: bool = False
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What this node knows when a promotion is considered.
 
+    lacks: up to which LSN records were acknowledged that are not all in this log, 0 for none.
     lag_us: the largest replication lag last seen. reigned: the last term was opened by this very
     process, which has offered the lead to nobody since; a restart forgets it. blank: nothing was
     ever written here. joining: a snapshot is not installed yet. pair: two nodes confirm a write,
@@ -48,6 +51,7 @@ class Facts:
     term_number: int = 0
     term_id: bytes | None = None
     acked_mark: int = 0
+    lacks: int = 0
     reigned: bool = False
     blank: bool = False
     joining: bool = False
@@ -123,10 +127,13 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     if conflict := _conflict(facts):
         return Advice(Answer.WAIT, conflict)
     if facts.acked_mark > facts.last_lsn:
-        return Advice(
-            Answer.WAIT,
-            f"records {facts.last_lsn + 1}..{facts.acked_mark} were acknowledged and are not here",
+        lost = (
+            f"records {facts.last_lsn + 1}..{facts.acked_mark} were acknowledged and are not here"
         )
+        return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
+    if facts.lacks:
+        lost = f"records up to {facts.lacks} were acknowledged in a term that is not in this log"
+        return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
     if untried := [peer.name for peer in facts.peers if not peer.reachable and not peer.tried]:
         return Advice(Answer.WAIT, f"trying to reach {', '.join(untried)}")
     silent = [peer for peer in facts.peers if not peer.reachable]
@@ -170,6 +177,11 @@ def _unproved(names: str, facts: Facts) -> str:
 
 def _missing_from(peer: PeerFacts, facts: Facts) -> str:
     """What a peer that does not write has and this node lacks; it will send it."""
+    if peer.outcome:
+        if peer.outcome != "below":
+            return ""
+        name, number = peer.name, peer.term_number
+        return f"{name} is in term {number}, which outranks {facts.term_number}: promote {name}"
     if peer.term_number < facts.term_number:
         return ""
     if peer.term_number == facts.term_number and peer.foreign_term:
@@ -185,7 +197,8 @@ def _missing_from(peer: PeerFacts, facts: Facts) -> str:
 
 def _conflict(facts: Facts) -> str:
     for peer in facts.peers:
-        if peer.foreign_term and peer.term_number == facts.term_number:
+        same_number = peer.foreign_term and peer.term_number == facts.term_number
+        if peer.outcome == "conflict" or (same_number and not peer.outcome):
             return (
                 f"{peer.name} and this node were both promoted to term {peer.term_number}: "
                 "force the one that stands"

@@ -1,4 +1,5 @@
-"""The `meta` file: whose directory this is. And `commit`: how far the log was acknowledged.
+"""The `meta` file: whose directory this is. `commit`: how far the log was acknowledged.
+`known`: what a node that lags has heard to be acknowledged by another.
 
 Created once, verified at every start; a foreign or newer directory is refused by name.
 """
@@ -22,10 +23,13 @@ from storage.disk import SUFFIX_IN_PROGRESS, Disk, write_file
 
 META_NAME = "meta"
 COMMIT_NAME = "commit"
+KNOWN_NAME = "known"
 META_MAGIC = b"TQm1"
 COMMIT_MAGIC = b"TQp1"
+KNOWN_MAGIC = b"TQk1"
 META_SIZE = 128
 COMMIT_SIZE = BLOCK_SIZE + 8
+KNOWN_SIZE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +120,32 @@ def read_commit(disk: Disk) -> tuple[int, str | None]:
     except FrameError as error:
         return 0, f"{COMMIT_NAME}: {error.reason}; taken as not published"
     return int.from_bytes(body, "big"), None
+
+
+def write_known(disk: Disk, cluster: bytes, lsn: int, number: int, term_id: bytes) -> None:
+    """Keep, durably, that all up to `lsn` was acknowledged in a term. Raises `StorageError`."""
+    value = {"version": FORMAT_VERSION, "cluster": cluster, "lsn": lsn, "term": [number, term_id]}
+    write_file(disk, KNOWN_NAME, encode_fixed(KNOWN_MAGIC, value, KNOWN_SIZE))
+
+
+def read_known(disk: Disk, cluster: bytes) -> tuple[int, int, bytes] | None:
+    """What `write_known` kept last of this cluster: (LSN, number and id of the term), or None.
+
+    Raises `StorageError`: whoever guesses instead may serve without what was acknowledged.
+    """
+    if KNOWN_NAME not in disk.list():
+        return None
+    try:
+        value = unpack(decode_block(disk.read(KNOWN_NAME), 0, KNOWN_MAGIC))
+    except FrameError as error:
+        raise StorageError(KNOWN_NAME, 0, error.reason) from error
+    if isinstance(value, dict) and value.get("cluster") != cluster:
+        return None
+    fields = check_owner(KNOWN_NAME, value, cluster, None)
+    lsn, term = fields.get("lsn"), fields.get("term")
+    if not isinstance(lsn, int) or not isinstance(term, list) or len(term) != 2:
+        raise StorageError(KNOWN_NAME, 0, "has no LSN or no term")
+    number, term_id = term
+    if not isinstance(number, int) or not isinstance(term_id, bytes) or len(term_id) != 16:
+        raise StorageError(KNOWN_NAME, 0, "has a term without number or id of 16 bytes")
+    return lsn, number, term_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from model.record import (
     frame_body,
     seed_of,
 )
+from model.terms import TERM_FIELDS, Claim, is_claim, plain_term
 from storage.blocks import (
     FORMAT_VERSION,
     Window,
@@ -48,7 +49,8 @@ _MAGICS = re.compile(re.escape(FRAME_MAGIC) + b"|" + re.escape(FOOTER_MAGIC))
 _FRAME = struct.Struct(">4sIIIQIQ")
 assert _FRAME.size == HEADER_SIZE, "the frame header is laid out in model/record.py"
 
-TermFields = tuple[int, bytes, bytes | None, int, str, bool]
+#: Of the class below; the claim may be missing.
+TermFields = Sequence[Any]
 
 
 class Term(NamedTuple):
@@ -60,6 +62,7 @@ class Term(NamedTuple):
     start_lsn: int
     node: str
     solo: bool
+    claim: int = int(Claim.OLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def encode_segment_header(meta: Meta, term: Term, first_lsn: int) -> bytes:
         "version": FORMAT_VERSION,
         "cluster": meta.cluster,
         "node": meta.node,
-        "term": list(term),
+        "term": plain_term(term),
         "first_lsn": first_lsn,
     }
     return encode_fixed(HEADER_MAGIC, value, SEGMENT_HEADER_SIZE)
@@ -162,9 +165,11 @@ def encode_segment_header(meta: Meta, term: Term, first_lsn: int) -> bytes:
 
 def term_from(value: Any) -> Term:
     """A term out of a verified body. Raises `FrameError` when it is none."""
-    if not isinstance(value, list) or len(value) != 6:
-        raise FrameError("term is not a list of six fields")
+    if not isinstance(value, list) or len(value) not in (TERM_FIELDS, TERM_FIELDS + 1):
+        raise FrameError("term is not a list of six or seven fields")
     term = Term(*value)
+    if not is_claim(term.claim):
+        raise FrameError("term has a claim nobody knows")
     if not isinstance(term.number, int) or not isinstance(term.id, bytes) or len(term.id) != 16:
         raise FrameError("term has no number or no id of 16 bytes")
     return term

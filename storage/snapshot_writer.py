@@ -14,6 +14,7 @@ import msgpack
 from model.bounds import FRAME_BODY_BYTES_AIM
 from model.errors import StorageError
 from model.record import HEADER_SIZE, FrameHeader, Op, decode_header
+from model.terms import plain_term
 from storage.blocks import FORMAT_VERSION, block_seed, encode_block
 from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all
 from storage.segment import FOOTER_MAGIC, HEADER_MAGIC, TermFields
@@ -52,7 +53,7 @@ class SnapshotWriter:
             "kind": "snapshot",
             "cluster": header.cluster,
             "node": header.node,
-            "lineage": [list(term) for term in header.lineage],
+            "lineage": [plain_term(term) for term in header.lineage],
             "start_lsn": header.start_lsn,
         }
         self._header = encode_block(HEADER_MAGIC, _packer.pack(value))
@@ -101,7 +102,7 @@ class SnapshotWriter:
 
     def add_term(self, term: TermFields) -> None:
         """A term that began while the snapshot was being written."""
-        self._block(TERM_MAGIC, list(term))
+        self._block(TERM_MAGIC, plain_term(term))
         self._terms.add(term[0])
 
     def add_frames(self, frames: bytes) -> None:

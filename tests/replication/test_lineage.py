@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.lineage import Lineage, LineageError, Term, Verdict, winner
+from replication.lineage import Lineage, LineageError, Term
 
 A, B, C, D = (bytes([n]) * 16 for n in range(1, 5))
 
@@ -123,25 +123,3 @@ def test_the_common_point_against_record_by_record(seed: int) -> None:
     while brute < min(len(one_log), len(other_log)) and one_log[brute] == other_log[brute]:
         brute += 1
     assert one.common_point(other, len(one_log), len(other_log)) == brute
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "verdict", "conflict"),
-    [
-        (Lineage(), Lineage(), Verdict.SAME, False),
-        (ONE, ONE, Verdict.SAME, False),
-        (ONE, Lineage(), Verdict.OURS, False),
-        (Lineage(), ONE, Verdict.THEIRS, False),
-        (ONE, Lineage(ONE.terms[:2]), Verdict.OURS, False),
-        (Lineage([*ONE.terms[:2], term(4, D, B, 25)]), ONE, Verdict.OURS, True),
-        (Lineage([*ONE.terms[:2], term(4, D, B, 20)]), ONE, Verdict.OURS, True),
-        (Lineage([*ONE.terms[:2], term(4, D, B, 15)]), ONE, Verdict.THEIRS, True),
-        (Lineage([term(9, D, None, 1)]), ONE, Verdict.OURS, False),
-    ],
-)
-def test_who_wins(ours: Lineage, theirs: Lineage, verdict: Verdict, conflict: bool) -> None:
-    contest = winner(ours, theirs)
-    assert (contest.verdict, contest.conflict) == (verdict, conflict)
-    assert (contest.ours, contest.theirs) == (ours.last, theirs.last)
-    mirrored = {Verdict.OURS: Verdict.THEIRS, Verdict.THEIRS: Verdict.OURS}
-    assert winner(theirs, ours).verdict == mirrored.get(verdict, verdict)

@@ -48,6 +48,8 @@ class Weather(RuleBasedStateMachine):
         for _ in range(times):
             node = self.nodes[at]
             if node.writable:
+                if times > 2:
+                    node.sync()
                 # In `local` mode: committed as soon as it is durable here.
                 node.log.commit_lsn = node.log.durable_lsn
                 node.log.acked_mark = max(node.log.acked_mark, node.log.durable_lsn)

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from replication_twins import Link, Node, check_prefix, same, settle
 
-from replication.lineage import Verdict, winner
 from replication.messages import CONFLICT, IDLE, LOST_ACKNOWLEDGED, NEWER_TERM, REWIND
 from replication.relay import Mode
+from replication.standing import Outcome, contest, standing_of
 
 
 @pytest.fixture
@@ -69,7 +69,8 @@ def test_two_timelines_of_one_number(rng: Random) -> None:
     c.write(4)
     assert b.lineage.number == c.lineage.number == 2
     assert b.lineage.common_point(c.lineage, b.last_lsn, c.last_lsn) == 10
-    assert winner(b.lineage, c.lineage).conflict
+    # Clients of both were answered: neither may be cut by itself.
+    b.log.commit_lsn, c.log.commit_lsn = b.last_lsn, c.last_lsn
     settle(b, c, rng)
     assert [code for code, _ in c.refusals] == [CONFLICT]
     assert "an operator must promote one of them" in c.refusals[0][1]
@@ -82,15 +83,12 @@ def test_two_timelines_of_one_number(rng: Random) -> None:
     assert [lsn for lsn, _, _ in b.rescued] == [11, 12, 13]
 
 
-def test_both_sides_name_the_same_winner_of_a_conflict(rng: Random) -> None:
+def test_of_two_that_acknowledged_nothing_both_sides_choose_the_same(rng: Random) -> None:
     a, b = started(rng)
     a.promote(salt=1)
     b.promote(salt=2)
-    here, there = winner(a.lineage, b.lineage), winner(b.lineage, a.lineage)
-    assert here.conflict
-    assert there.conflict
-    assert {here.verdict, there.verdict} == {Verdict.OURS, Verdict.THEIRS}
-    assert here.ours == there.theirs
+    ours, theirs = (standing_of(node.lineage.terms, 10) for node in (a, b))
+    assert {contest(ours, theirs), contest(theirs, ours)} == {Outcome.ABOVE, Outcome.BELOW}
 
 
 def test_a_follower_keeps_what_its_leader_confirmed(rng: Random) -> None:

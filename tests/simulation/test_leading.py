@@ -6,7 +6,11 @@ The numbers in the names of the sections are those of the table in docs/failover
 from __future__ import annotations
 
 import pytest
+from sim_node import SimNode
 from sim_two import Two
+
+from model.terms import Claim
+from replication.known import Mark
 
 PAIR = {"replication": {"ack": "pair", "solo_after": 1.0}}
 MODES = pytest.mark.parametrize("options", [{}, PAIR], ids=["local", "pair"])
@@ -90,3 +94,149 @@ def test_who_let_nobody_lead_goes_on_though_its_replica_is_away() -> None:
     two.wish(two.a, True)
     two.until(lambda: not two.serving())
     assert two.promote(two.a).ok
+
+
+# -- numbers are no claims -------------------------------------------------------------------------
+
+
+def test_attempts_that_acknowledge_nothing_do_not_depose_who_serves() -> None:
+    """A node that nobody ordered opened a term per attempt, and each had a higher number."""
+    two = Two(6, replication={"ack": "pair", "solo_after": None}).start()
+    two.wish(two.a, True)
+    two.until(lambda: not two.serving())
+    two.run(1)
+    # a is told to serve; its first term is ordered, b is away, nothing can be acknowledged.
+    two.a.kill()
+    two.run(1)
+    assert two.promote(two.b, force=True).ok
+    assert two.put(two.b, 5) == 5
+    two.a.read_only = False
+    two.cut()
+    two.a.start()
+    # What a restart alone may not do any more, done by hand: terms with high numbers.
+    for _ in range(5):
+        _empty_term(two.a)
+        two.run(0.1)
+    assert two.a.engine.store.lineage[-1][0] > two.b.engine.store.lineage[-1][0]
+    two.network.heal()
+    two.until(two.in_step, 30)
+    assert two.serving() == ["b"]
+    assert two.tasks(two.b) == 5
+    assert two.b.role.fiber.state.counts.total() == 2, "b went on without a break"
+
+
+def _empty_term(node: SimNode) -> None:
+    """A term that nobody ordered and in which nothing is acknowledged, in the log."""
+    engine, storage = node.engine, node.storage
+    last = engine.store.lineage[-1]
+    term = (last[0] + 1, node.world.chance.randbytes(16), last[1], engine.lsn + 1, node.name, False)
+    storage.open_term((*term, int(Claim.ITSELF)))
+    node.core.term, node.core.term_id = term[0], term[1]
+    engine.open_term((*term, int(Claim.ITSELF)))
+    node.flush()
+
+
+def test_a_returning_old_master_follows_whom_the_operator_chose() -> None:
+    two = Two(7, **PAIR).start()
+    assert two.put(two.a, 3) == 3
+    two.until(two.in_step)
+    two.a.kill()
+    two.run(2)
+    assert two.promote(two.b, force=True).ok
+    assert two.put(two.b, 5) == 5
+    two.cut()
+    two.a.start()
+    two.run(10)
+    assert two.serving() == ["b"]
+    two.network.heal()
+    two.until(two.in_step, 30)
+    assert two.serving() == ["b"]
+    assert two.tasks(two.b) == 8
+
+
+def test_force_outranks_a_master_that_goes_alone_in_a_partition() -> None:
+    two = Two(8, **PAIR).start()
+    two.cut()
+    two.run(0.2)
+    assert two.promote(two.b, force=True).ok
+    assert two.put(two.b, 4) == 4
+    # a opens one term after the other, alone, and its number gets past that of b.
+    for _ in range(4):
+        two.run(1.5)
+        two.a.role.reopen(True)
+    assert two.put(two.a, 2) == 2
+    assert two.a.engine.store.lineage[-1][0] > two.b.engine.store.lineage[-1][0]
+    two.network.heal()
+    two.until(two.in_step, 30)
+    assert two.serving() == ["b"]
+    assert two.tasks(two.b) == 4, "what the chosen node acknowledged is there"
+    assert two.a.peering.replica.rewinds == 1
+    assert not two.b.peering.replica.rewinds
+
+
+def test_a_paused_master_does_not_outrank_the_promoted_one_on_waking() -> None:
+    for seed in range(20):
+        two = Two(seed, **PAIR).start()
+        assert two.put(two.a, 2) == 2
+        two.until(two.in_step)
+        two.a.pause()
+        two.run(3)
+        assert two.promote(two.b, force=True).ok
+        assert two.put(two.b, 3) == 3
+        two.run(2)
+        two.a.resume()
+        two.until(two.in_step, 30)
+        assert two.serving() == ["b"], two.story()
+        assert two.tasks(two.b) == 5
+        assert "going on alone" not in two.story().split("* ")[-1].split("a: resumed")[-1]
+
+
+# -- what is known to be acknowledged is not forgotten ---------------------------------------------
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_known_to_be_acknowledged_is_asked_for_again_and_again(restart: bool) -> None:
+    two = Two(9).start()
+    two.until(two.in_step)
+    # b hears how far a is, and gets nothing of it.
+    lagging = two.b.engine.lsn
+    two.b.peering.replica.log.frames = lambda *_args: ([], 0)  # type: ignore[method-assign]
+    two.put(two.a, 30)
+    two.run(2)
+    assert two.b.engine.lsn == lagging
+    two.a.kill()
+    two.run(1)
+    if restart:
+        two.b.kill()
+        two.b.start()
+        two.run(1)
+    for _ in range(3):
+        settled = two.promote(two.b)
+        assert not settled.ok
+        assert f"records {lagging + 1}.." in settled.reason, settled.reason
+        assert "were acknowledged and are not here" in settled.reason
+    two.run(60)
+    assert two.serving() == []
+    assert two.promote(two.b, force=True).ok
+    two.wish(two.b, True)
+    two.until(lambda: not two.serving())
+    assert two.promote(two.b).ok, "the operator has decided: it is no reason any more"
+
+
+def test_a_master_that_came_back_shorter_learns_it_from_its_replica() -> None:
+    two = Two(10, wal_mode="write").start()
+    two.put(two.a, 10)
+    two.until(two.in_step)
+    two.wish(two.a, True)
+    two.until(lambda: not two.serving())
+    short = two.b.engine.lsn - 4
+    mark = Mark(two.b.engine.lsn + 6, *two.b.engine.store.lineage[-1][:2])
+    two.b.peering.replica.log.learn(mark)
+    two.b.peering.replica.remember()
+    two.b.kill()
+    two.b.start()
+    two.run(3)
+    assert short < mark.lsn
+    settled = two.promote(two.a)
+    assert not settled.ok
+    assert f"..{mark.lsn} were acknowledged and are not here" in settled.reason

@@ -25,6 +25,7 @@ from model.record import (
     Record,
     encode_frame,
 )
+from model.terms import plain_term
 from storage.disk import Disk
 from storage.log import Log
 from storage.memory import MemoryDisk
@@ -96,7 +97,7 @@ def record(number: int) -> Record:
 
 
 def term_record(term: Term) -> Record:
-    return (EPOCH_US, KIND_TERM, None, [(TERM, *term)])
+    return (EPOCH_US, KIND_TERM, None, [(TERM, *plain_term(term))])
 
 
 class Writing:

@@ -17,7 +17,9 @@ from storage.meta import (
     encode_meta,
     open_meta,
     read_commit,
+    read_known,
     read_meta,
+    write_known,
 )
 from storage.recovery import recover
 
@@ -80,3 +82,17 @@ def test_commit_reads_back_or_says_why_not() -> None:
         assert lsn == 0
         assert problem is not None
         assert problem.startswith("commit: ")
+
+
+def test_what_is_known_to_be_acknowledged_is_kept_and_damage_is_told() -> None:
+    disk = MemoryDisk()
+    assert read_known(disk, CLUSTER) is None
+    write_known(disk, CLUSTER, 302, 7, b"t" * 16)
+    assert read_known(disk, CLUSTER) == (302, 7, b"t" * 16)
+    assert read_known(disk, b"o" * 16) is None, "of a cluster this node does not belong to any more"
+    good = disk.read("known")
+    for at in range(len(good)):
+        flipped = bytearray(good)
+        flipped[at] ^= 0x40
+        with pytest.raises(StorageError, match="known"):
+            read_known(MemoryDisk({"known": bytes(flipped)}), CLUSTER)

@@ -1,0 +1,111 @@
+"""Which of two logs stands: what outranks what, in one pure function.
+
+Numbers alone do not tell: attempts inflate them, and a node that goes on alone takes one. The rules
+are a table in docs/failover.md; `tests/replication/test_standing.py` tries every combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from model.terms import Claim, claim_of
+
+ID_BYTES = 16
+NO_ID = bytes(ID_BYTES)
+
+
+class Standing(NamedTuple):
+    """What a log has to show for itself. Numbers are of terms, 0 for none.
+
+    forced: the last term an operator forced. reign: the last one that counts: begun by order, by
+    force, or by itself and then something was acknowledged in it; a term in which its own reign
+    goes on is part of that. acked: something was acknowledged in the reign; acked_lsn: the last
+    such record. empty: behind the reign stand terms that count for nothing. last_*: of the last
+    term, whatever it is. reigns: its node serves, or is about to.
+    """
+
+    forced: int
+    forced_id: bytes
+    reign: int
+    reign_id: bytes
+    acked: bool
+    acked_lsn: int
+    empty: bool
+    last: int
+    last_start: int
+    last_id: bytes
+    reigns: bool
+
+
+class Outcome(StrEnum):
+    """Of our log against theirs. CONFLICT: both acknowledged by the same right: for an operator."""
+
+    SAME = "same"
+    ABOVE = "above"
+    BELOW = "below"
+    CONFLICT = "conflict"
+
+
+def standing_of(terms: Sequence[Sequence[Any]], commit_lsn: int, reigns: bool = False) -> Standing:
+    """Of a log with these terms, oldest first, as far as it is known to be acknowledged."""
+    if not terms:
+        return Standing(0, NO_ID, 0, NO_ID, False, 0, False, 0, 0, NO_ID, False)
+    forced = next((t for t in reversed(terms) if claim_of(t) is Claim.FORCED), None)
+    reign, acked_lsn, empty = terms[0], commit_lsn, False
+    for term in reversed(terms):
+        claim = claim_of(term)
+        if claim is Claim.OWN:
+            continue
+        if claim is Claim.ITSELF and commit_lsn <= term[3] and term is not terms[0]:
+            acked_lsn, empty = min(acked_lsn, term[3] - 1), True
+            continue
+        reign = term
+        break
+    last = terms[-1]
+    return Standing(
+        forced[0] if forced is not None else 0,
+        forced[1] if forced is not None else NO_ID,
+        reign[0],
+        reign[1],
+        acked_lsn > reign[3],
+        acked_lsn,
+        empty,
+        last[0],
+        last[3],
+        last[1],
+        reigns,
+    )
+
+
+def contest(ours: Standing, theirs: Standing, fork: int | None = None) -> Outcome:
+    """The first line of the table that tells the two apart decides. Mirrored on the other side.
+
+    fork: the last LSN both logs have as the same record, None where it is not known.
+    """
+    if ours.last_id == theirs.last_id:
+        return Outcome.SAME
+    if ours.forced != theirs.forced:
+        return _above(ours.forced > theirs.forced)
+    same_force = ours.forced_id == theirs.forced_id
+    if same_force and ours.reign != theirs.reign:
+        return _above(ours.reign > theirs.reign)
+    if not same_force or ours.reign_id != theirs.reign_id:
+        if ours.acked and theirs.acked:
+            return Outcome.CONFLICT
+        if ours.acked != theirs.acked:
+            return _above(ours.acked)
+    elif fork is not None and max(ours.acked_lsn, theirs.acked_lsn) > fork:
+        # One reign has one master: only its own log has what it acknowledged last.
+        return _above(ours.acked_lsn > theirs.acked_lsn)
+    if ours.reigns != theirs.reigns:
+        return _above(ours.reigns)
+    if ours.empty != theirs.empty:
+        return _above(theirs.empty)
+    # Neither has anything to lose; both sides must only choose the same one.
+    return _above(ours[7:10] > theirs[7:10])
+
+
+def _above(ours: bool) -> Outcome:
+    return Outcome.ABOVE if ours else Outcome.BELOW
