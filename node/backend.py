@@ -137,7 +137,9 @@ class NodeBackend:
             read_only=core.read_only,
             writable=self.writable,
             live=not self.wal.broken,
-            complete=not self.peering.replica.log.snapshot.joining and bool(lineage),
+            complete=not self.peering.replica.log.snapshot.joining
+            and bool(lineage)
+            and not self.storage.missing_lsn,
             following=following(self.peering),
             ro_reason=self.role.fiber.ro_reason or None,
             term=_term(lineage[-1]) if lineage else None,
@@ -159,7 +161,7 @@ class NodeBackend:
             transitions=tuple(_transition(made) for made in list(self.role.fiber.state.history))[
                 -TRANSITIONS_SHOWN:
             ],
-            problem=fault or None,
+            problem=fault or "; ".join(self.peering.troubles.lines()) or None,
             promotion=settings.compat.promotion,
         )
 
@@ -180,6 +182,7 @@ class NodeBackend:
         if self.memory is not None:
             found.memory_bytes, found.memory_state = self.memory.used, self.memory.state
             found.memory_high_bytes, found.memory_max_bytes = self.memory.high, self.memory.limit
+        found.problems = len(self.peering.troubles.lines()) + bool(self.role.fiber.notes.fault)
         found.snapshot_lsn = self.snapshots.last_lsn
         found.snapshot_pause_seconds = self.snapshots.longest_pause_s
         return found

@@ -41,6 +41,7 @@ def facts_of(peering: Peering) -> Facts:
     last = lineage[-1] if lineage else None
     acked = peering.replica.log.acked_mark if peering.following else core.commit_lsn
     lacks = lacking(peering.replica.known, lineage, peering.wal.written_lsn)
+    acked = max(acked, peering.storage.missing_lsn)
     peers = peering.peers.values()
     ends = {term[1]: later[3] - 1 for term, later in pairwise(lineage)}
     if last is not None:

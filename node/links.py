@@ -15,6 +15,7 @@ from replication.messages import (
     AGAIN,
     BOOTSTRAP,
     CONTINUE,
+    DIVERGED,
     GARBAGE,
     REFUSE,
     Ack,
@@ -234,11 +235,16 @@ class Feed(Link):
                     return
             run = self.peering.source.read_log(lsn, size)
             if run is None:
-                self._gone(relay.gone(self.peering.log.first_lsn))
+                self._gone(relay.gone(self.peering.source.first_lsn))
                 return
             if pace is not None:
                 pace.sent(len(run[1]))
             self.send(*relay.feed([run]))
+            if relay.mode is Mode.GONE:
+                # The frame that holds what is wanted could not be cut there.
+                self.peering.source.look(relay.next_lsn, 0)
+                self.end(DIVERGED, relay.reason, tell=False)
+                return
         elif (wanted := relay.wants_snapshot()) is not None:
             assert self._snapshot is not None
             data = self.peering.source.read_snapshot(self._snapshot, *wanted)

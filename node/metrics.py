@@ -129,6 +129,7 @@ class NodeMetrics:
     memory_max_bytes: int = 0
     #: 0 below both bounds, 1 above high, 2 above max: puts are refused.
     memory_state: int = 0
+    problems: int = 0
     snapshot_lsn: int = 0
     snapshot_pause_seconds: float = 0.0
 

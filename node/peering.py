@@ -16,6 +16,7 @@ from node.links import Feed, Link, Wire
 from node.peers import PeerState
 from node.replica import Replica
 from node.source import Source
+from node.troubles import Troubles, end_of
 from replication.commit import PAIR, CommitPoint, GoSolo
 from replication.messages import (
     AGAIN,
@@ -74,6 +75,7 @@ class Peering:
         self.closing = False
         #: The id of the last term opened by this process, until it offers the lead to a peer.
         self.own_reign = b""
+        self.troubles = Troubles(self)
         #: Why the last link to each end was over, as last logged.
         self._told: dict[str, str] = {}
         role.links = self
@@ -111,7 +113,7 @@ class Peering:
         self.master_alive_us = max(self.master_alive_us, moment_us)
 
     def hello_cluster(self) -> bytes:
-        return NO_CLUSTER if self.blank else self.cluster_id
+        return NO_CLUSTER if self.blank and not self.storage.missing_lsn else self.cluster_id
 
     def own_clock(self) -> int:
         return self.clock.own()
@@ -171,7 +173,8 @@ class Peering:
             peer = self.peers[link.address]
             if peer.link is link:
                 peer.ended(link, code, self.mono())
-        self._tell_end(link)
+        if not self.troubles.ended(link, code):
+            self._tell_end(link)
         self.peer_changed()
 
     def _left(self, feed: Feed, node_id: bytes) -> None:
@@ -184,16 +187,18 @@ class Peering:
         """One line for each cause, not for each retry; a link that stood makes it news again."""
         if not link.problem or self.closing or (isinstance(link, Follow) and link.probe):
             return
-        end = f"{'downstream' if isinstance(link, Feed) else 'upstream'} {link.name}"
+        end = end_of(link)
         if self._told.get(end) != link.problem:
             self._told[end] = link.problem
             self.say(f"link to {end} ended: {link.problem}")
 
     def stands(self, link: Link, what: str) -> None:
         """Frames begin to flow over a link."""
-        end = f"{'downstream' if isinstance(link, Feed) else 'upstream'} {link.name}"
+        end = end_of(link)
         self._told.pop(end, None)
-        self.say(what)
+        if not self.troubles.of(end):
+            # Else it is one more try: its outcome is news, not that it began.
+            self.say(what)
 
     def _feed_of(self, gone: Feed) -> Feed | None:
         """Another live link to the same downstream."""
@@ -226,6 +231,7 @@ class Peering:
         for link in self.links():
             if not link.ended:
                 link.tick(now)
+        self.troubles.tick(now)
         if self.wal.gate is not None:
             found = self.wal.gate.tick(now)
             if found is not None:
@@ -282,6 +288,8 @@ class Peering:
         """
         wal, now = self.wal, self.mono()
         wal.following = False
+        if self.storage.missing_lsn:
+            self.replica.found_again("is given up by force; *.damaged holds it")
         self.own_reign = term[1]
         if self.settings.replication.ack == PAIR:
             self._part_from_others()

@@ -22,6 +22,7 @@ from spaces.store import ApplyError
 from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from storage.files import FileDisk
 from storage.log import Log
+from storage.mend import Damaged, end_before, forget_missing
 from storage.meta import Meta, open_meta, read_known, read_meta, replace_meta, write_known
 from storage.recovery import Recovered, open_log, recover
 from storage.rescue import rescue_names
@@ -90,6 +91,8 @@ class Storage:
         #: The first LSN some downstream lacks, None for nothing to keep.
         self.retained: Callable[[], int | None] = lambda: None
         self._incoming = -1
+        #: Up to which LSN there was more once than could be read, 0 for nothing.
+        self.missing_lsn = recovered.missing_lsn
         #: How many rescue files there are, as last counted: whoever asks must not list for it.
         self.rescue_files = 0
         self.count_rescues()
@@ -115,6 +118,11 @@ class Storage:
         if mark != self.known:
             write_known(self.disk, self.meta.cluster, *mark)
             self.known = mark
+
+    def found_again(self) -> None:
+        """What was missing is here, or somebody decided to go on without it."""
+        self.missing_lsn = 0
+        forget_missing(self.disk)
 
     # -- joining, cutting, replacing -------------------------------------------------------------
 
@@ -283,7 +291,7 @@ def _open(
     open_meta(disk, cluster, node, wall_us())
     began = time.perf_counter()
     sink = _Sink(engine, disk.where)
-    recovered = recover(disk, sink, strict_commit=settings.wal.mode == "fsync")
+    recovered = _recovered(settings, engine, disk, sink, log)
     engine.lsn = recovered.last_lsn
     engine.now = recovered.last_time_us
     for line in recovered.reports:
@@ -295,6 +303,25 @@ def _open(
             f"{time.perf_counter() - began:.2f} s"
         )
     return Storage(settings, engine, disk, recovered)
+
+
+def _recovered(
+    settings: Settings, engine: Engine, disk: Disk, sink: _Sink, log: Callable[[str], None]
+) -> Recovered:
+    """What the directory holds; with peers, without what is damaged: they have it."""
+    strict = settings.wal.mode == "fsync"
+    # Each round puts at least one file aside, but for a log that is only too short.
+    for _ in range(len(disk.list()) + 1):
+        try:
+            return recover(disk, sink, strict_commit=strict)
+        except Damaged as damage:
+            meta = read_meta(disk)
+            if not settings.peers or meta is None:
+                raise
+            for line in end_before(disk, meta, damage):
+                log(line)
+            engine.reset()
+    return recover(disk, sink, strict_commit=strict)
 
 
 def settle_memory() -> None:

@@ -56,6 +56,7 @@ class Replica:
             wal.written_lsn,
             min(wal.durable_lsn, wal.written_lsn),
             min(core.commit_lsn, wal.written_lsn),
+            self.storage.missing_lsn,
             known=self.known,
         )
 
@@ -84,9 +85,16 @@ class Replica:
         """The log is durable up to `lsn`: say so to whoever feeds it."""
         log = self.log
         log.flushed(min(lsn, log.last_lsn), log.generation)
+        if 0 < self.storage.missing_lsn <= log.durable_lsn:
+            self.found_again("is here again")
         for peer in self.peering.peers.values():
             if peer.link is not None and peer.link is not self._busy:
                 peer.link.confirm()
+
+    def found_again(self, how: str) -> None:
+        """Nothing is waited for any more of what could not be read here."""
+        self.say(f"what was up to LSN {self.storage.missing_lsn} {how}")
+        self.storage.found_again()
 
     def heard_clock(self, link: Follow) -> None:
         """Deadlines in the log are moments of the master's log clock: keep that one."""
@@ -141,7 +149,6 @@ class Replica:
                     self._rewind(link, decision)
                 case d.Alarm():
                     self.alarms += 1
-                    self.say(f"ALARM: {link.name} and this node differ: {decision.reason}")
                     link.end(DIVERGED, decision.reason)
                 case d.InstallSnapshot():
                     self._install(link, decision)
@@ -182,6 +189,8 @@ class Replica:
         if opens_term or log.term is None:
             log.open_term(tuple(term), first_lsn)
         time_us = records[-1][0]
+        if opens_term and first_lsn <= self.storage.missing_lsn:
+            self.found_again(f"lost against term {term.number}; *.damaged holds it")
         if not self.wal.append(data, first_lsn, last_lsn, time_us, frames, records[0][0]):
             return
         self._fresh = True
@@ -259,6 +268,8 @@ class Replica:
         self._reloaded()
         self.log.installed(Lineage(self.core.engine.store.lineage), done.end_lsn)
         link.applier.installed()
+        if 0 < self.storage.missing_lsn <= done.end_lsn:
+            self.found_again("is in the snapshot")
         self.say(f"installed the snapshot of {link.name}, up to LSN {done.end_lsn}")
         for other in self.peering.links():
             if other is not link:

@@ -13,7 +13,7 @@ from model.errors import StorageError
 from replication.commit import PAIR
 from replication.handshake import Upstream, answer, confirms_alike, contested
 from replication.lineage import Lineage, LineageError
-from replication.messages import GARBAGE, Ack, Hello, SnapshotBegin, Welcome
+from replication.messages import DIVERGED, GARBAGE, Ack, Hello, SnapshotBegin, Welcome
 from replication.relay import Relay
 from replication.standing import Outcome
 from storage.runs import Run, RunReader
@@ -43,6 +43,9 @@ class Source:
         self._runs = RunReader(self.storage.disk)
         #: The newest snapshot's name and CRC, once somebody needed it.
         self._crc: tuple[str, int] | None = None
+        #: The last record of the log that cannot be read, as far as was found out, and why.
+        self._unreadable_lsn = 0
+        self._damage = ""
 
     def welcome(self, hello: Hello) -> Welcome:
         # Whatever this turn changed is part of the log the answer speaks of.
@@ -71,7 +74,7 @@ class Source:
             peering.node_id,
             peering.settings.name,
             Lineage(peering.core.engine.store.lineage),
-            log.first_lsn,
+            self.first_lsn,
             log.last_lsn,
             peering.core.commit_lsn,
             peering.core.state,
@@ -108,6 +111,27 @@ class Source:
         """About how many bytes of log there are from a LSN on."""
         return sum(s.size for s in self.peering.log.segments if s.last_lsn >= lsn)
 
+    @property
+    def first_lsn(self) -> int:
+        """From where on the log can be handed out: what is below is bootstrapped."""
+        return max(self.peering.log.first_lsn, self._unreadable_lsn + 1)
+
+    @property
+    def damage(self) -> str:
+        """What of the log cannot be read any more; empty once it is trimmed away, or never was."""
+        if not self._damage or self._unreadable_lsn < self.peering.log.first_lsn:
+            return ""
+        return self._damage
+
+    def _damaged(self, lsn: int, error: StorageError) -> None:
+        """The log cannot be read from `lsn` on: its segment is as good as gone for downstreams."""
+        log = self.peering.log
+        if not log.first_lsn <= lsn <= log.last_lsn:
+            return
+        whole = next(s.last_lsn for s in log.segments if s.last_lsn >= lsn)
+        self._unreadable_lsn = max(self._unreadable_lsn, whole)
+        self._damage = f"the log is damaged, downstreams get a snapshot instead: {error}"
+
     def read_log(self, lsn: int, size: int) -> Run | None:
         """Frames from the one that holds `lsn` on, about `size` bytes; None when it is gone.
 
@@ -116,21 +140,25 @@ class Source:
         try:
             return self._runs.read(self.peering.log, lsn, size)
         except StorageError as error:
-            self.say(f"reading the log for a downstream: {error}")
+            self._damaged(lsn, error)
             return None
 
     def left(self, relay: Relay | None, code: int) -> None:
-        """A downstream left: if what it was sent was garbage, say so if the log here is damaged."""
-        if relay is None or code != GARBAGE:
+        """A downstream left: if what it was sent was garbage, see whether the log is damaged."""
+        if relay is None or code not in (GARBAGE, DIVERGED):
             return
-        size = relay.in_flight_bytes
+        self.look(relay.acked_lsn + 1, relay.in_flight_bytes)
+
+    def look(self, lsn: int, size: int) -> None:
+        """Read about `size` bytes of log from `lsn` on with all checks, at least one frame."""
         try:
-            for _, frame in self.peering.log.read_from(relay.acked_lsn + 1):
+            for header, frame in self.peering.log.read_from(lsn):
+                lsn = header.last_lsn + 1
                 size -= len(frame)
                 if size <= 0:
                     break
         except StorageError as error:
-            self.say(f"the log is damaged: {error}")
+            self._damaged(lsn, error)
 
     def read_snapshot(self, name: str, offset: int, size: int) -> bytes | None:
         try:
@@ -142,7 +170,7 @@ class Source:
 
     def serve_waiting(self) -> None:
         """Serve who waits to bootstrap: with the newest snapshot, or one that is asked for."""
-        name = self.storage.newest_snapshot(self.peering.log.first_lsn - 1)
+        name = self.storage.newest_snapshot(self.first_lsn - 1)
         if name is None:
             self.want_snapshot()
         elif self._crc is not None and self._crc[0] == name:

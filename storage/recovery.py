@@ -15,7 +15,7 @@ from model.errors import StorageError
 from model.record import FrameError, Op, Record, decode_body
 from storage.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS, Disk, remove_durably
 from storage.log import SEGMENT_BYTES, Log
-from storage.mend import keep_torn
+from storage.mend import Damaged, forget_missing, keep_torn, read_missing
 from storage.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
 from storage.rescue import bring_back_snapshot
 from storage.segment import (
@@ -56,7 +56,8 @@ class Recovered:
     """What recovery found.
 
     lineage: terms that have records, oldest first. reports: one line for each thing a person
-    should know. segments, last_lsn, commit_lsn: what `open_log` goes on with.
+    should know. segments, last_lsn, commit_lsn: what `open_log` goes on with. missing_lsn: up to
+    where there was more once than could be read, 0 for nothing.
     """
 
     meta: Meta
@@ -70,6 +71,7 @@ class Recovered:
     cut_bytes: int = 0
     records: int = 0
     last_time_us: int = 0
+    missing_lsn: int = 0
 
     @property
     def next_lsn(self) -> int:
@@ -93,8 +95,8 @@ def recover(disk: Disk, sink: Sink, strict_commit: bool = True) -> Recovered:
 
     `strict_commit`: refuse a log that ends before the published commit LSN (the fsync modes);
     False only reports it (`wal.mode: write`, which does not promise to survive a power cut).
-    The collector of Python is paused meanwhile. Raises `StorageError`; the sink then holds part
-    of a state and must be thrown away.
+    The collector of Python is paused meanwhile. Raises `StorageError`, `Damaged` where a peer
+    may have what cannot be read; the sink then holds part of a state and must be thrown away.
     """
     meta = read_meta(disk)
     if meta is None:
@@ -142,6 +144,7 @@ class _Recovery:
         # built on from here on must not go with a later power cut.
         self.disk.sync_dir()
         self._remove_unfinished()
+        found.missing_lsn = read_missing(self.disk)
         found.commit_lsn, problem = read_commit(self.disk)
         if problem is not None:
             found.reports.append(problem)
@@ -185,7 +188,7 @@ class _Recovery:
         first = name_lsn(segments[0], SEGMENT_SUFFIX) if segments else None
         if first is None or first > self.found.snapshot_lsn + 1:
             # Nothing older leads to the present: name the snapshot that would have.
-            raise damaged[0]
+            raise Damaged.of(damaged[0])
         instead = self.found.snapshot or "the whole log"
         for refused in damaged:
             self.found.reports.append(f"{refused}; recovered from {instead} instead")
@@ -221,7 +224,10 @@ class _Recovery:
             if self._header_torn(name):
                 return
         found = self.found
-        reader = SegmentReader(self.disk, name, found.meta)
+        try:
+            reader = SegmentReader(self.disk, name, found.meta)
+        except StorageError as error:
+            raise Damaged.of(error) if "segment header" in error.reason else error from error
         self._check_place(reader)
         if not last and self._below_snapshot(reader):
             found.segments.append(reader.info)
@@ -229,13 +235,13 @@ class _Recovery:
         try:
             self._read(reader)
         except StorageError as error:
-            if not last or error is not reader.damage:
+            if error is not reader.damage:
                 raise
+            if not last:
+                raise Damaged.of(error) from error
             self._cut(reader, error)
         if not last and reader.footer is None:
-            raise StorageError(
-                name, reader.info.size, "ends without the footer of a sealed segment"
-            )
+            raise Damaged(name, reader.info.size, NO_FOOTER)
         found.segments.append(reader.info)
 
     def _header_torn(self, name: str) -> bool:
@@ -264,7 +270,7 @@ class _Recovery:
         found = self.found
         due = found.segments[-1].last_lsn + 1 if found.segments else found.snapshot_lsn + 1
         if reader.first_lsn > due or (found.segments and reader.first_lsn != due):
-            raise StorageError(
+            raise Damaged(
                 reader.name, 0, f"starts at LSN {reader.first_lsn}; LSN {due} and up are missing"
             )
 
@@ -325,8 +331,11 @@ class _Recovery:
         """
         info, found = reader.info, self.found
         behind = reader.behind(info.size)
+        if found.missing_lsn > max(info.last_lsn, found.snapshot_lsn):
+            # Putting damage aside was interrupted: this is more of it.
+            raise Damaged.of(error) from error
         if behind.commit_lsn > max(info.last_lsn, found.snapshot_lsn):
-            raise StorageError(
+            raise Damaged(
                 error.file,
                 error.position,
                 f"{error.reason}; byte {behind.position} is valid again, and the log was committed "
@@ -352,9 +361,7 @@ class _Recovery:
         """
         found = self.found
         if max(lsn, found.snapshot_lsn + 1) <= found.commit_lsn and self.strict_commit:
-            raise StorageError(
-                file, position, f"{reason}; committed was up to LSN {found.commit_lsn}"
-            )
+            raise Damaged(file, position, f"{reason}; committed was up to LSN {found.commit_lsn}")
 
     def _check_reach(self) -> None:
         """The log must reach what was published as committed; a shorter one than the snapshot goes.
@@ -366,6 +373,8 @@ class _Recovery:
         file, size = COMMIT_NAME, 0
         if found.segments:
             file, size = found.segments[-1].name, found.segments[-1].size
+        if found.last_lsn < found.commit_lsn <= found.missing_lsn:
+            found.commit_lsn = found.last_lsn
         if found.last_lsn < found.commit_lsn:
             self._refuse_committed(file, size, found.last_lsn + 1, f"log ends at {found.last_lsn}")
             found.reports.append(
@@ -381,3 +390,7 @@ class _Recovery:
             for info in reversed(found.segments):
                 remove_durably(self.disk, info.name)
             found.segments.clear()
+        if 0 < found.missing_lsn <= found.last_lsn:
+            forget_missing(self.disk)
+            found.reports.append(f"LSN {found.missing_lsn} and what was before it are here again")
+            found.missing_lsn = 0

@@ -166,13 +166,13 @@ def _liveness(status: NodeStatus) -> str | None:
 
 
 def _readiness(status: NodeStatus) -> str | None:
-    """Worth sending clients to: writable, or a whole copy that is being fed."""
+    """Worth sending clients to: writable, or a whole copy that is being fed, and in order."""
     if _primary(status) is None:
         return None
     reason = _replica(status)
     if reason is None and not status.following:
         return "no writable upstream feeds this copy"
-    return reason
+    return reason or status.problem
 
 
 PROBE_CHECKS: dict[str, Callable[[NodeStatus], str | None]] = {

@@ -170,6 +170,11 @@ def _log_families(node: NodeMetrics) -> Iterator[Metric]:
         node.memory_state,
     )
     yield _gauge(
+        "problems",
+        "Things that wait for an operator; the node's status says which.",
+        node.problems,
+    )
+    yield _gauge(
         "tubes",
         "Tubes by type.",
         [({"type": label(kind)}, count) for kind, count in node.tubes_by_type.items()],

@@ -17,9 +17,10 @@ from node.doctor.findings import Bounds, Finding, Level
 from storage.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS
 from storage.files import LOCK_NAME, FileDisk
 from storage.inspect import Verification
-from storage.mend import SUFFIX_TORN
+from storage.mend import SUFFIX_TORN, read_missing
 from storage.meta import Meta, read_meta
 from storage.rescue import rescue_names
+from storage.segment import SUFFIX as SEGMENT_SUFFIX
 from storage.snapshot import snapshot_names
 
 PROBE_NAME = f"doctor{SUFFIX_IN_PROGRESS}"
@@ -166,6 +167,9 @@ class DirectoryExam:
             return
         for problem in checked.problems:
             yield self._found("log", "error", problem, _RESTORE)
+        if missing := read_missing(disk):
+            text = f"records up to LSN {missing} were damaged and are still to come from a peer"
+            yield self._found("log", "error", text, "start the node and its peer")
         for text in checked.notes:
             if self.holder is None:
                 yield self._found("log", "warning", text, "the next start sees to it")
@@ -177,9 +181,9 @@ class DirectoryExam:
                 f"{checked.total_bytes:,} bytes verified",
             )
         for name in disk.list():
-            if name.endswith(SUFFIX_DAMAGED):
+            if SUFFIX_DAMAGED in name:
                 yield self._found(
-                    "snapshots",
+                    "log" if SEGMENT_SUFFIX in name else "snapshots",
                     "warning",
                     f"{name}: recovery found it damaged and used another",
                     f"check the disk, then remove {self.directory / name}",

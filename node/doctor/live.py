@@ -66,7 +66,7 @@ class LiveExam:
                 "state", "warning", f"{text}: its copy is not whole yet", "wait, or mend the link"
             )
         elif status["problem"]:
-            yield self._found("state", "warning", f"{text}: {status['problem']}", "see its log")
+            yield self._found("state", "error", f"{text}: {status['problem']}", _TROUBLE)
         else:
             yield self._found("state", "ok", text)
         if status["solo"]:
@@ -146,7 +146,7 @@ class LiveExam:
     def _link(self, peer: Json, name: str) -> Finding:
         lag = peer["lag"]
         if peer["problem"]:
-            return self._found("link", "warning", f"{name}: {peer['problem']}", "see both logs")
+            return self._found("link", "error", f"{name}: {peer['problem']}", "see both logs")
         if lag is None:
             return self._found("link", "ok", f"{name}: connected")
         text = f"{name}: {lag['records']} records, {lag['bytes']} bytes, {lag['seconds']:.1f} s"
@@ -182,6 +182,7 @@ class LiveExam:
             yield self._found("open files", "ok", text)
 
 
+_TROUBLE = "docs/operations.md, 'What is wrong', and the logs of both nodes"
 _CLOCK = "run a time service (chrony, systemd-timesyncd) on both; a node's clock follows slowly"
 
 
