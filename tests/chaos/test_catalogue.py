@@ -7,13 +7,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
-ROW = re.compile(r"^\| (F\d\d) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (F\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 ROWS = ROW.findall(PAGE.read_text())
 
 
 def test_every_failure_has_one_row() -> None:
     assert len(ROWS) >= 96
-    assert [row[0] for row in ROWS] == [f"F{number:02}" for number in range(1, len(ROWS) + 1)]
+    assert sorted(int(row[0][1:]) for row in ROWS) == list(range(1, len(ROWS) + 1))
 
 
 def test_every_test_named_is_there() -> None:
