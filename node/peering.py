@@ -397,6 +397,3 @@ class Peering:
             if isinstance(link, Follow):
                 link.again = True
             link.end(AGAIN, f"{self.settings.name}: {why}")
-
-
-__all__ = ["Peering"]

@@ -106,8 +106,9 @@ def test_a_replica_too_far_behind_bootstraps_from_a_snapshot(tmp_path: Path) -> 
         client = nodes.a.connect()
         for number in range(10, 50):
             client.call("queue.tube.jobs:put", b"x" * 100_000 + str(number).encode())
-        for _ in range(3):
-            assert client.call("box.snapshot").data == [b"ok"]
+            if number > 46:
+                # The log goes once two snapshots do without it.
+                assert client.call("box.snapshot").data == [b"ok"]
         nodes.b.start("--read-only")
         until(lambda: nodes.b.caught_up_with(nodes.a))
         assert "installed the snapshot of a" in nodes.b.text()
