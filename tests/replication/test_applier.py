@@ -537,3 +537,17 @@ def test_a_snapshot_that_would_go_back_is_not_begun() -> None:
     decisions = link(log, BOOT).receive(replace(BEGIN, end_lsn=10), 0, 0)
     assert [type(d) for d in decisions] == [Resubscribe]
     assert not log.snapshot.joining
+
+
+def test_after_a_cut_nothing_is_confirmed_over_the_old_link() -> None:
+    log = log_at()
+    applier = link(log)
+    applier.receive(frame(11, 3), 0, 0)
+    log.applied(13)
+    log.flushed(13, log.generation)
+    assert applier.ack() == Ack(A, 13, 13)
+    log.rewound(12)
+    # Another upstream's records now stand where this one's stood.
+    log.last_lsn = log.applied_lsn = log.durable_lsn = 13
+    confirmed = applier.ack()
+    assert confirmed is None or confirmed.durable_lsn == 0

@@ -61,6 +61,14 @@ OLD = {"lineage": Lineage([FIRST])}
         ),
         ({"last_lsn": 120, "acked_mark": 100}, UPSTREAM, REWIND, 100, 0),
         ({"last_lsn": 120, "acked_mark": 101}, UPSTREAM, REFUSE, 0, LOST_ACKNOWLEDGED),
+        # Term 2 was forced, but both went through it: that decided nothing of what parted later.
+        (
+            {"lineage": SOLO.lineage, "last_lsn": 80, "acked_mark": 80},
+            replace(SOLO, lineage=SOLO.lineage.extend((3, C, B, 70, "u", False))),
+            REFUSE,
+            0,
+            LOST_ACKNOWLEDGED,
+        ),
         # Nothing in common; term 2 was opened by force against the other term 1, or was not.
         ({"lineage": Lineage([(1, X, None, 1, "d", False)])}, SOLO, REWIND, 0, 0),
         (

@@ -537,3 +537,36 @@ def test_whatever_happens_the_way_is_legal_and_leads_out(events: list[Any]) -> N
     assert owner.role in (Role.INIT, Role.WAITING)
     owner.go(force=True)
     assert owner.role is Role.RUNNING
+
+
+def test_what_was_known_before_does_not_count_for_a_promotion() -> None:
+    owner = Owner()
+    owner.go()
+    owner.go(read_only=True)
+    assert owner.role is Role.WAITING
+    owner.facts = None
+    owner.go()
+    assert owner.role is Role.STARTUP
+    assert owner.fiber.ro_reason == "startup: the peers have not been asked yet"
+
+
+def test_only_the_answer_to_its_own_step_counts() -> None:
+    owner = Owner()
+    owner.withhold = ["AwaitCommit"]
+    owner.go()
+    [(step, _)] = owner.waiting
+    owner.send(Done(step.step - 1))
+    assert owner.role is Role.STARTUP
+    owner.send(Done(step.step))
+    assert owner.role is Role.RUNNING
+
+
+def test_a_fault_is_not_even_tried_over() -> None:
+    owner = Owner()
+    owner.go()
+    owner.send(Fault("fsync: EIO"))
+    owner.done.clear()
+    for command in (True, False):
+        owner.go(command=command)
+        owner.later(60 * SECOND)
+    assert not [name for name in owner.done if name.startswith("->")]

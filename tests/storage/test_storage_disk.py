@@ -191,3 +191,14 @@ def test_a_roll_finds_a_descriptor_when_there_are_none_left(tmp_path: Path) -> N
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         disk.release()
+
+
+def test_a_sync_reaches_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FileDisk(tmp_path)
+    synced: list[int] = []
+    monkeypatch.setattr("os.fdatasync", synced.append)
+    handle = disk.create("a")
+    disk.sync(handle)
+    assert synced == [handle]
+    disk.close(handle)
+    disk.release()

@@ -383,3 +383,26 @@ def _fails_at(disk: MemoryDisk, step: int, action: object) -> bool:
     finally:
         del disk._enter
     return False
+
+
+def test_a_frame_that_leaves_a_gap_is_refused() -> None:
+    writing = Writing(MemoryDisk())
+    writing.frame(2)
+    ahead = encode_frame([record(4)], 1, TERM_1.id, 4, 0)
+    with pytest.raises(StorageError, match="does not continue term 1 at LSN 3"):
+        writing.log.append(ahead, 4, 4, EPOCH_US)
+    writing.frame(1)
+    assert writing.log.last_lsn == 3
+
+
+def test_a_footer_that_says_other_counts_is_refused() -> None:
+    writing = Writing(MemoryDisk(), segment_bytes=20_000)
+    writing.frame(2)
+    writing.frame(2)
+    [info] = writing.log.segments
+    info.frames += 1
+    writing.new_term()
+    writing.log.sync()
+    reader = SegmentReader(writing.disk, segment_names(writing.disk)[0], writing.meta)
+    with pytest.raises(StorageError, match="footer says"):
+        list(reader.frames())

@@ -470,3 +470,22 @@ def test_records_keep_sessions_and_strings_that_are_no_utf_8() -> None:
     assert [one[2] for _, one in sink.strict].count(SESSION) == 2
     assert any(op[2] == "té\udcff" for _, one in sink.strict for op in one[3] if op[0] == 4)
     assert small_snapshot(writing.disk, META, 7) in writing.disk.list()
+
+
+def test_the_newest_segment_is_settled_before_it_is_read() -> None:
+    """After a failed sync the cache shows bytes that the device may never have got."""
+    writing = Writing(MemoryDisk())
+    writing.frame(2)
+    order: list[str] = []
+    disk = writing.disk
+    for name in ("settle", "read"):
+        call = getattr(disk, name)
+
+        def noted(file: str, *rest: object, call: object = call, name: str = name) -> object:
+            if file.endswith(".wal"):
+                order.append(name)
+            return call(file, *rest)  # type: ignore[operator]
+
+        setattr(disk, name, noted)
+    loaded(disk)
+    assert order[0] == "settle"

@@ -24,6 +24,7 @@ from storage.disk import Disk
 from storage.memory import MemoryDisk
 from storage.meta import Meta, open_meta
 from storage.recovery import recover
+from storage.segment import FOOTER_MAGIC
 from storage.snapshot import (
     SnapshotEnd,
     SnapshotHeader,
@@ -202,3 +203,22 @@ def test_a_snapshot_copied_from_another_node_of_the_cluster_is_taken() -> None:
     open_meta(disk, CLUSTER, NODE, EPOCH_US)
     small_snapshot(disk, Meta(CLUSTER, b"other" * 3 + b"!", EPOCH_US), 10)
     assert recover(disk, Collect()).last_lsn == 15
+
+
+def test_an_end_that_counts_other_blocks_is_refused() -> None:
+    disk = MemoryDisk()
+    name = small_snapshot(disk, META, 10)
+    with pytest.MonkeyPatch.context() as patch:
+        block = SnapshotWriter._block
+
+        def more(writer: SnapshotWriter, magic: bytes, value: object) -> None:
+            if magic == FOOTER_MAGIC:
+                assert isinstance(value, list)
+                value[3] += 1
+            block(writer, magic, value)
+
+        patch.setattr(SnapshotWriter, "_block", more)
+        patch.setattr(SnapshotWriter, "_read_back", lambda *_args: None)
+        assert small_snapshot(disk, META, 10) == name
+    with pytest.raises(StorageError, match="end block says"):
+        verify_snapshot(disk, name, CLUSTER)
