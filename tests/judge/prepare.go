@@ -38,6 +38,7 @@ type finding struct {
 type story struct {
 	*run
 	kept     bool
+	forced   bool
 	tasks    map[thing][]*op
 	lanes    map[lane][]*op
 	untold   map[thing]int64
@@ -101,7 +102,7 @@ func prepare(this *run) *story {
 	for _, one := range this.events {
 		switch one.event {
 		case "forced":
-			s.kept = false
+			s.kept, s.forced = false, true
 		case "lease_may_end":
 			ends = append(ends, one)
 		case "drained":
@@ -227,8 +228,19 @@ func (s *story) putUndone(at numbered) bool {
 	return false
 }
 
-// givenByCutLog: an id that a log gave before it was cut may be given anew.
+// givenByCutLog: an id that a log gave before it was cut may be given anew. Where somebody forced a
+// promotion each of two nodes may have given it, and what came to its end before the cut is in no
+// rescue file.
 func (s *story) givenByCutLog(at numbered) bool {
+	nodes := map[string]bool{}
+	for _, one := range s.ops {
+		if one.kind == put && one.outcome == done && one.tube == at.tube && one.task == at.task {
+			nodes[one.node] = true
+		}
+	}
+	if s.forced && len(nodes) > 1 {
+		return true
+	}
 	for _, one := range s.ops {
 		if one.kind == put && one.outcome == done && one.tube == at.tube && one.task == at.task && s.ofCutLog(one) {
 			return true

@@ -274,7 +274,8 @@ func event(one *line) (told, error) {
 		if one.ToUs == nil {
 			made.to = made.from
 		}
-		needs["session"], needs["from_us"] = made.session == "", made.from < 0
+		// Without a session it is about nobody.
+		needs["from_us"] = made.from < 0
 		needs["tube"] = made.task >= 0 && made.tube == ""
 	case "undone":
 		made.kinds = map[kind]bool{}

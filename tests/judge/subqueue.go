@@ -114,7 +114,7 @@ func (s *subState) take(at int, one *op) (bool, *subState) {
 	after := s
 	if s.held >= 0 && s.held != at {
 		held := s.tasks[s.held].state
-		if !held.mayBeFree(one.ended) {
+		if !held.mayBeFree(one.ended) && held.expires > one.ended {
 			return one.open, s
 		}
 		after = s.with(s.held, held.wait(&op{}))

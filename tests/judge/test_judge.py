@@ -209,7 +209,26 @@ def a_ttl_that_ended(story: Story) -> None:
     put["expires_us"] = 80_000
 
 
+def a_ttl_that_ended_in_hand(story: Story) -> None:
+    """It is gone without an ack, and its sub-queue free."""
+    without(story, "ack", 0)
+    put = next(line for line in story.lines if line.get("task") == 0)
+    put["expires_us"] = 35_000
+
+
+def an_id_that_each_of_two_nodes_gave(story: Story) -> None:
+    story.event("forced", node="b", at_us=95_000)
+    for line in story.lines:
+        line["node"] = "a"
+    again = {"payload": "other", "subqueue": "other", "node": "b"}
+    story.op("put", 0, 100, 101, client="p", **again)
+    story.op("take", 0, 102, 103, **again)
+    story.op("ack", 0, 104, 105, **again)
+
+
 ALLOWED = (
+    a_ttl_that_ended_in_hand,
+    an_id_that_each_of_two_nodes_gave,
     unknown_ack_that_was_done,
     unknown_ack_that_was_not_done,
     many_acks_without_an_answer,
