@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +69,13 @@ class Server:
 
 
 class History:
-    """What producers and workers were told: done, or unknown because the reply never came."""
+    """What producers and workers were told: done, or unknown because the reply never came.
+
+    lines: the same for the outside judge, as tests/judge/FORMAT.md says.
+    """
 
     def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
         self.next = 0
         self.put: set[int] = set()
         self.put_unknown: set[int] = set()
@@ -78,6 +85,31 @@ class History:
     def values(self, count: int) -> list[int]:
         self.next += count
         return list(range(self.next - count, self.next))
+
+    def event(self, event: str, **more: Any) -> None:
+        self.lines.append({"what": "event", "event": event, **more})
+
+    @contextlib.contextmanager
+    def told(self, kind: str, session: str, tube: str, *values: int, **more: Any) -> Iterator[list]:
+        """A call under way. Ids put into the list, one for each value, are its answer."""
+        began, ids = microseconds(), []
+        line = {"what": "op", "kind": kind, "client": session, "tube": tube, "began_us": began}
+        line |= {"type": tube.removeprefix("crash_"), **more}
+        outcome: dict[str, Any] = {"outcome": "unknown"}
+        try:
+            yield ids
+            outcome = {"outcome": "ok", "ended_us": microseconds()}
+        finally:
+            # A take without an answer, or without a task, has no value yet.
+            for value, task in zip_longest(values or (None,), ids):
+                one = {"task": task, "payload": value} | outcome
+                if kind == "put" and tube == "crash_utube":
+                    one["subqueue"] = str((value or 0) % 7)
+                self.lines.append(line | one)
+
+
+def microseconds() -> int:
+    return time.monotonic_ns() // 1000
 
 
 async def connect(port: int) -> asynctnt.Connection:
@@ -99,29 +131,43 @@ async def produce(connection: asynctnt.Connection, history: History, rng: random
             values = history.values(rng.randint(2, 20))
             history.put_unknown.update(values)
             items = [[value, {"utube": str(value % 7)}] for value in values]
-            await connection.call(f"queue.tube.{tube}:put_many", [items])
+            with history.told("put", "p", tube, *values) as ids:
+                reply = await connection.call(f"queue.tube.{tube}:put_many", [items])
+                ids += reply.body[0]
         else:
             values = history.values(1)
             history.put_unknown.update(values)
             opts = {"utube": str(values[0] % 7)}
-            await connection.call(f"queue.tube.{tube}:put", [values[0], opts])
+            with history.told("put", "p", tube, *values) as ids:
+                reply = await connection.call(f"queue.tube.{tube}:put", [values[0], opts])
+                ids.append(reply.body[0][0])
         history.put_unknown.difference_update(values)
         history.put.update(values)
 
 
 async def work(connection: asynctnt.Connection, history: History, rng: random.Random) -> None:
+    # Workers of one connection are one session.
+    session = f"w{id(connection)}"
     while True:
         tube = rng.choice(TUBES)
+        began = microseconds()
         reply = await connection.call(f"queue.tube.{tube}:take", [0.01])
         if not reply.body:
             continue
         task_id, _, value = reply.body[0]
+        with history.told("take", session, tube, value) as ids:
+            ids.append(task_id)
+        history.lines[-1]["began_us"] = began
         assert value not in history.acked, f"{value} was delivered after its ack"
         if rng.random() < 0.2:
-            await connection.call(f"queue.tube.{tube}:release", [task_id])
+            with history.told("release", session, tube, value) as ids:
+                ids.append(task_id)
+                await connection.call(f"queue.tube.{tube}:release", [task_id])
             continue
         history.ack_unknown.add(value)
-        await connection.call(f"queue.tube.{tube}:ack", [task_id])
+        with history.told("ack", session, tube, value) as ids:
+            ids.append(task_id)
+            await connection.call(f"queue.tube.{tube}:ack", [task_id])
         history.ack_unknown.discard(value)
         history.acked.add(value)
 
@@ -135,11 +181,13 @@ async def life(port: int, history: History, rng: random.Random, server: Server) 
         for role in (produce, produce, produce, work, work)
     ]
     await asyncio.sleep(rng.uniform(0.02, 0.12))
+    killed = microseconds()
     server.kill()
     done = await asyncio.gather(*jobs, return_exceptions=True)
     for outcome in done:
         # Losing the connection is what a kill does; anything else is a finding.
         assert isinstance(outcome, (TarantoolNotConnectedError, ConnectionError)), repr(outcome)
+    history.event("lease_may_end", session="*", from_us=killed, to_us=microseconds())
     for connection in connections:
         with contextlib.suppress(Exception):
             await connection.disconnect()
@@ -156,17 +204,26 @@ async def check_counts(port: int) -> None:
     await connection.disconnect()
 
 
-async def drain(port: int) -> Counter[int]:
+async def drain(port: int, history: History) -> Counter[int]:
     found: Counter[int] = Counter()
     connection = await connect(port)
     for tube in TUBES:
         while True:
+            began = microseconds()
             reply = await connection.call(f"queue.tube.{tube}:take_many", [500])
             tasks = reply.body[0]
             if not tasks:
                 break
-            found.update(task[2] for task in tasks)
-            await connection.call(f"queue.tube.{tube}:ack_many", [[task[0] for task in tasks]])
+            values = [task[2] for task in tasks]
+            with history.told("take", "drain", tube, *values) as ids:
+                ids += [task[0] for task in tasks]
+            for line in history.lines[-len(tasks) :]:
+                line["began_us"] = began
+            found.update(values)
+            with history.told("ack", "drain", tube, *values) as ids:
+                ids += [task[0] for task in tasks]
+                await connection.call(f"queue.tube.{tube}:ack_many", [[task[0] for task in tasks]])
+        history.event("drained", tube=tube, at_us=microseconds())
     await connection.disconnect()
     return found
 
@@ -198,8 +255,9 @@ def test_nothing_acknowledged_is_lost_over_kill_9_cycles(
         asyncio.run(life(port, history, rng, server))
     server = Server(tmp_path / "data", port, "write")
     asyncio.run(check_counts(port))
-    left = asyncio.run(drain(port))
+    left = asyncio.run(drain(port, history))
     server.kill(signal.SIGTERM)
+    keep_history(history, part)
     judge(history, left)
     tell(
         f"kill -9, part {part}: {cycles} cycles, "
@@ -208,6 +266,19 @@ def test_nothing_acknowledged_is_lost_over_kill_9_cycles(
         f"left {sum(left.values())}"
     )
     assert len(history.put) > cycles
+
+
+def keep_history(history: History, part: int) -> None:
+    """For the outside judge, where somebody wants it."""
+    if directory := os.environ.get("CRASH_HISTORY"):
+        run = {"run": f"crash-{SEED}-{part}"}
+        command = f"TEST_SEED={SEED} make crash CYCLES={CYCLES}"
+        head = {"what": "run", "source": "crash", "promise": "kept", "replay": command}
+        path = Path(directory) / f"{run['run']}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8") as file:
+            for line in (head, *history.lines):
+                file.write(json.dumps(run | line, separators=(",", ":")) + "\n")
 
 
 def judge(history: History, left: Counter[int]) -> None:

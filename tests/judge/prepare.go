@@ -209,6 +209,7 @@ func (s *story) countIds(key named, found map[int64]bool, attempts []*op) {
 	}
 	where := fmt.Sprintf("%s payload %s", key.tube, key.payload)
 	switch {
+	case makers == 0 && len(attempts) == 0 && s.comesUntold(key):
 	case makers == 0 && len(attempts) == 0:
 		s.found("from nowhere", where, "it was never put and came out", s.of(key.tube, -1, key.payload))
 	case makers == 0:
@@ -217,6 +218,16 @@ func (s *story) countIds(key named, found map[int64]bool, attempts []*op) {
 		why := fmt.Sprintf("%d ids, and at most %d puts were done", len(found), makers)
 		s.found("stored twice", where, why, s.of(key.tube, -1, key.payload))
 	}
+}
+
+// comesUntold: how it came there has no line (a dead letter, a move).
+func (s *story) comesUntold(key named) bool {
+	for _, one := range s.events {
+		if one.event == "untold" && one.tube == key.tube && one.payload == key.payload {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *story) putUndone(at numbered) bool {
