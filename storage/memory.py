@@ -123,7 +123,7 @@ class MemoryDisk:
                 lost |= names
             else:
                 change(entries)
-        for file in set(entries.values()):
+        for file in dict.fromkeys(entries.values()):
             file.data = bytearray(_after_crash(file, chance, page))
             file.make_durable()
         self._entries = entries

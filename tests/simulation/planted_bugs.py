@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine import lifecycle
-from model.record import DELETE
+from engine import keys, lifecycle
+from model.record import DELETE, HEADER_SIZE, decode_header
 from node.clock import LogClock
 from node.peering import Peering
 from node.recovered import Storage
@@ -25,6 +25,7 @@ from statemachine.notes import Notes
 from statemachine.promotion import Advice, Answer
 from storage.log import Log
 from storage.recovery import open_log, recover
+from storage.snapshot_writer import SnapshotWriter
 
 Patch = pytest.MonkeyPatch
 
@@ -140,6 +141,60 @@ def never_say_what_is_durable(patch: Patch) -> None:
     patch.setattr(Applier, "ack", lambda _applier: None)
 
 
+def take_a_failed_sync_for_done(patch: Patch) -> None:
+    synced = WalWriter._synced
+
+    def deaf(wal: WalWriter, epoch: int, covers: int, started: float, _error: Any) -> None:
+        assert wal.log is not None
+        wal.log.failure = None
+        synced(wal, epoch, covers, started, None)
+
+    patch.setattr(WalWriter, "_synced", deaf)
+
+
+def count_what_was_written_during_a_sync(patch: Patch) -> None:
+    synced = WalWriter._synced
+
+    def late(wal: WalWriter, epoch: int, _covers: int, started: float, error: Any) -> None:
+        synced(wal, epoch, wal.written_lsn, started, error)
+
+    patch.setattr(WalWriter, "_synced", late)
+
+
+def forget_idempotency_keys(patch: Patch) -> None:
+    patch.setattr(keys, "find", lambda _tube, _key: None)
+
+
+def leave_out_what_was_written_during_a_snapshot(patch: Patch) -> None:
+    def skip(writer: SnapshotWriter, frames: bytes) -> None:
+        for header in headers_of(frames):
+            writer._next_lsn = header.last_lsn + 1
+
+    patch.setattr(SnapshotWriter, "add_frames", skip)
+
+
+def roll_without_syncing_the_directory(patch: Patch) -> None:
+    roll = Log._roll
+
+    def lazy(log: Log, term: Any) -> Any:
+        sync_dir = log._disk.sync_dir
+        log._disk.sync_dir = lambda: None  # type: ignore[method-assign]
+        try:
+            return roll(log, term)
+        finally:
+            log._disk.sync_dir = sync_dir  # type: ignore[method-assign]
+
+    patch.setattr(Log, "_roll", lazy)
+
+
+def headers_of(frames: bytes) -> list[Any]:
+    found, at = [], 0
+    while at < len(frames):
+        found.append(decode_header(frames, at))
+        at += HEADER_SIZE + found[-1].length
+    return found
+
+
 PLANTED: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (
@@ -159,5 +214,10 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         keep_a_rewound_state_in_memory,
         follow_while_reigning,
         never_say_what_is_durable,
+        take_a_failed_sync_for_done,
+        count_what_was_written_during_a_sync,
+        forget_idempotency_keys,
+        leave_out_what_was_written_during_a_snapshot,
+        roll_without_syncing_the_directory,
     )
 }

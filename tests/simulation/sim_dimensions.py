@@ -21,8 +21,8 @@ Widening = Callable[[Plan, Random], Plan]
 
 #: Off for the time being, and why.
 OFF: dict[str, str] = {
-    "cut_traps": "a cut that is interrupted leaves notes without records, or a node that is down",
-    "short_logs": "what a fork older than the kept log cuts cannot be listed",
+    "empty_disks": "a blank node that is promoted while it reaches nobody founds another cluster",
+    "b_three_forced": "a replica of two masters raises the alarm when their frames cross a rewind",
 }
 
 
@@ -105,8 +105,9 @@ def traps(plan: Plan, chance: Random) -> Plan:
 
 def cut_traps(plan: Plan, chance: Random) -> Plan:
     """Likewise, while it saves and cuts the end of its log; somebody forces, so that it does."""
-    force = Action(_when(chance), "force", _node(plan, chance))
-    return _trapped(_more(plan, force), chance, ("rewind", "rescue"))
+    if len(plan.nodes) == 2:
+        plan = _more(plan, Action(_when(chance), "force", _node(plan, chance)))
+    return _trapped(plan, chance, ("rewind", "rescue"))
 
 
 def _trapped(plan: Plan, chance: Random, regions: tuple[str, ...]) -> Plan:
@@ -189,6 +190,48 @@ def all_down(plan: Plan, chance: Random) -> Plan:
     return plan
 
 
+def three_nodes(plan: Plan, chance: Random) -> Plan:
+    """A third node, that dies and comes back like the others."""
+    lasts = chance.randint(5 * MS, 3 * SECOND)
+    actions = [
+        Action(_when(chance), "kill", "c", lasts, "same"),
+        Action(_when(chance), chance.choice(("switch", "promote", "pause")), "c", lasts),
+    ]
+    quiet = tuple(action for action in plan.actions if action.kind != "force")
+    return _more(replace(plan, nodes=("a", "b", "c"), actions=quiet), *actions)
+
+
+def three_forced(plan: Plan, chance: Random) -> Plan:
+    """Likewise, and somebody promotes by force: two masters feed the third."""
+    forces = [Action(_when(chance), "force", _node(plan, chance)) for _ in range(2)]
+    return _more(plan, *forces) if len(plan.nodes) == 3 else plan
+
+
+def old_disks(plan: Plan, chance: Random) -> Plan:
+    """A node returns with a copy of its own disk of some time before."""
+    node = _node(plan, chance)
+    kept, at = sorted((_when(chance), _when(chance)))
+    lasts = chance.randint(5 * MS, 2 * SECOND)
+    return _more(plan, Action(kept, "keep_disk", node), Action(at, "old_disk", node, lasts))
+
+
+def empty_disks(plan: Plan, chance: Random) -> Plan:
+    """A node returns with an empty disk."""
+    lasts = chance.randint(5 * MS, 2 * SECOND)
+    return _more(plan, Action(_when(chance), "empty_disk", _node(plan, chance), lasts))
+
+
+def configurations(plan: Plan, chance: Random) -> Plan:
+    """Nodes that are restarted with another `ack`, `solo_after` or `wal.mode`."""
+    for _ in range(chance.randint(1, 3)):
+        own = {} if plan.power_safe else {"wal_mode": chance.choice(("write", "fsync"))}
+        links = {"ack": chance.choice(("local", "pair")), "solo_after": chance.choice((0.5, 5.0))}
+        lasts = chance.randint(5 * MS, SECOND)
+        action = Action(_when(chance), "config", _node(plan, chance), lasts, (own, links))
+        plan = _more(plan, action)
+    return plan
+
+
 def drift(plan: Plan, chance: Random) -> Plan:
     """Clocks that run apart, and step."""
     ppm = tuple(chance.randint(-300, 300) for _ in range(3))
@@ -207,6 +250,11 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "bad_start": (0.25, dies_in_recovery),
     "calls": (0.6, calls),
     "cut_traps": (0.3, cut_traps),
+    "configurations": (0.15, configurations),
+    "empty_disks": (0.15, empty_disks),
+    "old_disks": (0.15, old_disks),
+    "a_three_nodes": (0.12, three_nodes),
+    "b_three_forced": (1.0, three_forced),
     "disk_errors": (0.3, disk_errors),
     "disk_full": (0.15, disk_full),
     "drift": (0.3, drift),

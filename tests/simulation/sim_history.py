@@ -21,7 +21,7 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
     """One file for each run, `sim-<seed>.jsonl`."""
     plan = scenario.plan
     run = f"sim-{plan.seed}"
-    kept = plan.ack == "pair" and plan.solo_after is None and not scenario.forced
+    kept = plan.never_alone and not scenario.forced
     command = f".venv/bin/python tests/simulation/sim_run.py {plan.seed}"
     head = {"what": "run", "run": run, "source": "simulation", "replay": command}
     lines: list[dict[str, Any]] = [{**head, "promise": "kept" if kept else "rescued"}]
@@ -65,7 +65,9 @@ def _op(op: Op, scenario: Scenario) -> dict[str, Any]:
         line["result"] = _result(*op.outcome.error)
     if op.kind == "put":
         line |= {"subqueue": op.subqueue, "key": op.key, "pri": op.pri or None}
-        line |= {"expires_us": op.expires}
+        stepped = any(action.kind == "skew" for action in scenario.plan.actions)
+        # A node that starts with a wrong clock takes that clock's word.
+        line |= {"expires_us": op.began if stepped and op.expires is not None else op.expires}
     if op.delay:
         # Clocks drift and jump: it is not surely ready at once, and no more is promised.
         line["delay_us"] = 1
@@ -96,7 +98,7 @@ def _ends_of_leases(scenario: Scenario) -> list[dict[str, Any]]:
 
 def _cuts(rescued: Rescued) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for (tube, task, number), file in rescued.put.items():
+    for (tube, task, number), file in {**rescued.dumped, **rescued.put}.items():
         found.append(
             {"event": "undone", "tube": tube, "task": task, "payload": number, "file": file}
         )
@@ -125,6 +127,6 @@ def _untold(scenario: Scenario) -> list[dict[str, Any]]:
             "from_us": 0,
             "why": "moved to dead letters, or kicked",
         }
-        for number in sorted(numbers - {None})
+        for number in sorted(one for one in numbers if one is not None)
         for tube in {tubes[number], DEAD}
     ]

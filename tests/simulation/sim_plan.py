@@ -59,6 +59,12 @@ class Plan:
     dimensions: frozenset[str] = frozenset()
 
     @property
+    def never_alone(self) -> bool:
+        """Pair mode on all nodes for all the time, and nobody goes on alone."""
+        changes = any(action.kind == "config" for action in self.actions)
+        return self.ack == "pair" and self.solo_after is None and not changes
+
+    @property
     def power_safe(self) -> bool:
         """Whether a power cut may happen: `write` mode promises nothing for it."""
         return self.wal_mode == "fsync"

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import typer
 from sim_load import number_of
 
@@ -34,6 +35,10 @@ class Rescued:
     by_number: set[tuple[str, int]] = field(default_factory=set)
     again: dict[tuple[str, int], str] = field(default_factory=dict)
     hands: set[tuple[str, int, str]] = field(default_factory=set)
+    #: Tasks that came into being in it, by what the same prints of them.
+    dumped: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    #: Machines of which a whole state was saved: the log did not reach back to the fork.
+    whole: set[str] = field(default_factory=set)
     files: list[str] = field(default_factory=list)
 
     def shows_put(self, tube: str, task_id: int | None, number: int) -> bool:
@@ -56,6 +61,8 @@ def read_all(disks: dict[str, list[MemoryDisk]], tubes: tuple[str, ...]) -> Resc
                 with tempfile.TemporaryDirectory() as directory:
                     _unpack(contents, Path(directory))
                     _read(name, directory, found)
+                    if any(p.startswith("rescue/") and ".snap" in p for p in contents):
+                        found.whole.add(name)
                     for path in contents:
                         if path.startswith("rescue/") and path.endswith(".wal"):
                             _dump(path, directory, tubes, found)
@@ -99,7 +106,14 @@ def _dump(path: str, directory: str, tubes: tuple[str, ...], found: Rescued) -> 
     for record in _run("log", "dump", directory, "--rescue", path, "--json")[0]:
         for op in record["ops"]:
             # The space of what is taken: tube, task, and more.
-            if op[1] == 514 and isinstance(op[2], list) and op[2][0] < len(tubes):
+            if op[0] == "insert" and 1024 <= op[1] < 1024 + len(tubes):
+                payload = op[2][-1]
+                if isinstance(payload, str) and payload.startswith("0x"):
+                    number = number_of(msgpack.unpackb(bytes.fromhex(payload[2:])))
+                    found.dumped[tubes[op[1] - 1024], op[2][0], number] = path
+            if op[1] != 514 or not isinstance(op[2], list) or not isinstance(op[2][0], int):
+                continue
+            if op[2][0] < len(tubes):
                 found.hands.add((tubes[op[2][0]], op[2][1], record["kind"].removesuffix("_many")))
 
 

@@ -20,6 +20,7 @@ from sim_tubes import DEAD, dialect_of
 from sim_world import MS, SECOND, Network, World
 
 from statemachine.roles import Role, Transition
+from storage.memory import MemoryDisk
 
 
 class Scenario:
@@ -34,6 +35,7 @@ class Scenario:
         #: Somebody promoted a node by force.
         self.forced = any(action.kind == "force" for action in plan.actions)
         self.machines: dict[str, SimNode] = {}
+        self.kept_disks: dict[str, dict[str, bytes]] = {}
         #: (moment, node) of every promotion by force.
         self.forces: list[tuple[int, str]] = []
         for number, name in enumerate(plan.nodes):
@@ -193,7 +195,38 @@ class Scenario:
                 node.weather.set_trap("recovery", nth, partial(self._die, node, fate, lasts))
                 after(lasts, partial(self._restart, node, "same"))
             case _:
-                raise AssertionError(action.kind)
+                self._other_disk(node, action)
+
+    def _other_disk(self, node: SimNode, action: Action) -> None:
+        """A machine that comes back with an empty or an old disk, or another configuration.
+
+        Nobody promises that the only copy of something survives its disk: another has it all.
+        """
+        if action.kind == "keep_disk":
+            self.kept_disks[node.name] = node.disk.contents()
+            return
+        if action.kind == "config":
+            node.kill()
+            node.options = {**node.options, **action.value[0]}
+            node.options["replication"] = {**node.options["replication"], **action.value[1]}
+        else:
+            assert action.kind in ("empty_disk", "old_disk"), action
+            covered = any(self._covers(other, node) for other in self.machines.values())
+            files = self.kept_disks.get(node.name)
+            if not covered or (action.kind == "old_disk" and files is None):
+                return
+            node.kill()
+            node.old_disks.append(node.disk)
+            node.use_disk(MemoryDisk(files if action.kind == "old_disk" else None, node.name))
+        change = "same" if action.kind == "config" else "read-only"
+        self.world.after(action.lasts, partial(self._restart, node, change))
+
+    def _covers(self, other: SimNode, node: SimNode) -> bool:
+        """Another node serves and has on its disk whatever this one has on its own."""
+        if other is node or not other.alive or other.core.state != "RUNNING" or not node.alive:
+            return False
+        same = other.engine.store.lineage == node.engine.store.lineage
+        return same and other.on_disk(synced=True) >= node.on_disk(synced=False)
 
     def _die(self, node: SimNode, fate: str, lasts: int) -> None:
         (node.power_cut if fate == "power" else node.kill)()
@@ -242,6 +275,10 @@ class Scenario:
         nodes = list(self.machines.values())
         for node in nodes:
             node.heal_disk()
+            if node.options["wal_mode"] != self.plan.wal_mode:
+                # Nodes of different modes make no pair: whoever heals makes them equal.
+                node.options["wal_mode"] = self.plan.wal_mode
+                node.kill()
             node.resume()
             if not node.alive:
                 node.start()
@@ -311,7 +348,8 @@ class Scenario:
             if client.name[0] in "wj":
                 client.retire()
                 ends = self.world.now + int(0.98 * self.plan.ttr * SECOND)
-                self.history.away.append((ends, client.session))
+                if client.session:
+                    self.history.away.append((ends, client.session))
         for number, tube in enumerate(self.plan.tubes):
             client = self._client(f"d{number}")
             client.run(worker(client, self.history, tube, self.plan, 5 * MS, calm=True))

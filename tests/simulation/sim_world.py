@@ -108,7 +108,7 @@ class Network:
                 stream.flow()
 
     def heal(self) -> None:
-        for source, target in list(self.cut):
+        for source, target in sorted(self.cut):
             self.set_cut(source, target, False)
 
 
