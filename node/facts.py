@@ -47,7 +47,8 @@ def facts_of(peering: Peering) -> Facts:
     if last is not None:
         # Of the last term a peer may have more, which is not another history.
         ends[last[1]] = LSN_MAX
-    own = Own(ends, standing_here(peering))
+    claim = int(peering.role.fiber.notes.claim())
+    own = Own(ends, standing_here(peering), claim, peering.node_id)
     return Facts(
         peering.wal.written_lsn,
         last[0] if last else 0,

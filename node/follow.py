@@ -80,7 +80,7 @@ class Follow(Link):
             return
         decisions = applier.receive(message, peering.mono(), peering.own_clock())
         if isinstance(message, Heartbeat):
-            self.beat = message
+            self.heard_beat(message)
             self.handed_off = False
             peering.replica.heard_clock(self)
         elif isinstance(message, Handoff):
@@ -137,7 +137,7 @@ class Follow(Link):
             self.send(ack)
 
     def tick(self, now: int) -> None:
-        messages, decisions = self.applier.tick(now, self.peering.heartbeat())
+        messages, decisions = self.applier.tick(now, self.peering.asking.heartbeat(self))
         self.send(*messages)
         for decision in decisions:
             assert isinstance(decision, Resubscribe)

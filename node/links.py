@@ -54,6 +54,8 @@ class Link:
         self.problem = ""
         self.ended = False
         self.beat: Heartbeat | None = None
+        #: When, by `peering.mono`, the peer was last asked for an answer; 0 for never.
+        self.asked_us = 0
         #: The peer's end of log and whether it writes, newer than its last heartbeat.
         self.peer_lsn = 0
 
@@ -85,6 +87,19 @@ class Link:
 
     def taken(self) -> None:
         """Everything a read delivered was taken."""
+
+    def heard_beat(self, beat: Heartbeat) -> None:
+        """The peer's newest word; whoever is about to serve is answered at once."""
+        self.beat = beat
+        if beat.asks:
+            self.peering.asking.answer(self)
+
+    @property
+    def answered(self) -> bool:
+        """The last word came after the peer had heard the question; older nodes cannot tell."""
+        if self.beat is None:
+            return False
+        return not self.beat.sent_us or self.beat.heard_us >= self.asked_us > 0
 
     def end(self, code: int, reason: str, tell: bool = True) -> None:
         """Close the link, with a BYE unless the other side said it."""
@@ -140,7 +155,7 @@ class Feed(Link):
         elif isinstance(message, Ack):
             self._acked(message, now)
         elif isinstance(message, Heartbeat):
-            self.beat = message
+            self.heard_beat(message)
             self.peer_lsn = message.last_lsn
             if self.relay is not None:
                 self.relay.heard(now)
@@ -148,7 +163,7 @@ class Feed(Link):
         elif isinstance(message, Fence):
             self.peering.seen_term(message.term_number, message.term_id, False, self.name)
         elif isinstance(message, Ask):
-            self.peering.asked(message.read_only, f"{self.name}: {message.reason}")
+            self.peering.asking.ordered(message.read_only, f"{self.name}: {message.reason}")
         elif isinstance(message, Bye):
             self.peering.source.left(self.relay, message.code)
             self.end(message.code, message.reason or "the downstream left", tell=False)
@@ -280,7 +295,7 @@ class Feed(Link):
                 self.end(GARBAGE, "no HELLO came")
             self.pulse.tick(now)
             return
-        beat = self.peering.heartbeat()
+        beat = self.peering.asking.heartbeat(self)
         if self.relay is not None:
             self.send(*self.relay.tick(now, beat))
             if self.relay.mode is Mode.GONE:

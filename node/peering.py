@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from model.record import Span, decode_header
-from node.facts import against, facts_of, standing_here
+from node.asking import Asking, known_at
+from node.facts import against, facts_of
 from node.follow import Follow
 from node.links import Feed, Link, Wire
 from node.peers import PeerState
@@ -23,7 +24,6 @@ from replication.messages import (
     ENDED,
     NO_CLUSTER,
     STOPPING,
-    Ask,
     Handoff,
     Heartbeat,
 )
@@ -31,6 +31,7 @@ from replication.pulse import Pulse
 from replication.standing import Outcome
 from statemachine import effects as fx
 from statemachine.promotion import Facts
+from statemachine.roles import Role
 from storage.log import Log
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Peering:
         self.master_alive_us = role.storage.last_time_us
         self.source = Source(self)
         self.replica = Replica(self)
+        self.asking = Asking(self)
         self.window_bytes = self.settings.replication.window_bytes
         self.closing = False
         #: The id of the last term opened by this process, until it offers the lead to a peer.
@@ -121,21 +123,6 @@ class Peering:
     def new_pulse(self) -> Pulse:
         settings = self.settings.replication
         return Pulse(self.mono(), int(settings.heartbeat * 1e6), int(settings.lease * 1e6))
-
-    def heartbeat(self) -> Heartbeat:
-        lineage = self.core.engine.store.lineage
-        number, term_id = (lineage[-1][0], lineage[-1][1]) if lineage else (0, bytes(16))
-        return Heartbeat(
-            number,
-            term_id,
-            self.core.state,
-            self.wal.written_lsn,
-            self.core.commit_lsn,
-            self.clock.now(),
-            self.core.read_only,
-            self.role.reigning,
-            standing_here(self),
-        )
 
     # -- links come and go -----------------------------------------------------------------------
 
@@ -239,6 +226,7 @@ class Peering:
                 why = found.reason if isinstance(found, GoSolo) else "a replica keeps up again"
                 self.say(f"pair mode: {'going on alone' if solo else 'confirmed again'}: {why}")
                 self.role.reopen(solo)
+        self.asking.tick(now)
 
     # -- role ------------------------------------------------------------------------------------
 
@@ -246,10 +234,14 @@ class Peering:
         """A promotion is considered: every peer is asked afresh."""
         for peer in self.peers.values():
             peer.tried = False
+        for link in self.links():
+            link.asked_us = 0
         self.redial()
 
     def facts(self) -> Facts:
         """What is known when a promotion is considered."""
+        if self.role.role is Role.STARTUP:
+            self.asking.ask_all()
         return facts_of(self)
 
     @property
@@ -314,29 +306,13 @@ class Peering:
     def publish_final(self, lsn: int, next_term: int) -> None:
         for feed in list(self.feeds):
             if feed.relay is not None:
-                # From here on somebody else may begin to reign.
-                self.own_reign = b""
                 feed.send(Handoff(next_term, lsn))
 
     def state_changed(self) -> None:
         """Peers hear of it at once, not with the next heartbeat."""
-        beat = self.heartbeat()
         for link in self.links():
-            if (link.hello if isinstance(link, Feed) else link.upstream) is not None:  # type: ignore[attr-defined]
-                link.send(beat)
-
-    def ask(self, name: str, read_only: bool, reason: str) -> bool:
-        """Ask a peer to become (not) writable; False when there is no link to it."""
-        for link in self.links():
-            known = link.hello if isinstance(link, Feed) else link.upstream  # type: ignore[attr-defined]
-            if known is not None and not link.ended and known.node_name == name:
-                link.send(Ask(read_only, reason))
-                return True
-        return False
-
-    def asked(self, read_only: bool, reason: str) -> None:
-        self.say(f"asked to become {'read-only' if read_only else 'writable'}: {reason}")
-        self.role.wish(read_only)
+            if known_at(link) is not None:
+                link.send(self.asking.heartbeat(link))
 
     def seen_term(
         self,

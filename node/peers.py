@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from replication.messages import ENDED
+from replication.messages import ENDED, Heartbeat
 from replication.standing import Standing, contest, standing_of
 from statemachine.promotion import PeerFacts
 
@@ -21,6 +21,8 @@ class Own:
 
     ends: Mapping[bytes, int]
     standing: Standing
+    claim: int
+    node_id: bytes
 
     def against(
         self, number: int, term_id: bytes, last_lsn: int, theirs: Standing | None
@@ -31,6 +33,12 @@ class Own:
         if theirs is None or not (foreign or (end is not None and last_lsn > end)):
             return foreign, ""
         return foreign, contest(self.standing, theirs, end).value
+
+    def after(self, beat: Heartbeat | None, node_id: bytes) -> bool:
+        """The peer wants to serve, too, and goes first: by its claim, else by its id."""
+        if beat is None or not beat.wants:
+            return False
+        return (beat.wants, node_id) > (self.claim, self.node_id)
 
 
 @dataclass(slots=True)
@@ -165,6 +173,8 @@ def _of_follow(peer: PeerState, link: Follow, own: Own | None, now_us: int) -> P
         acked,
         link.applier.pulse.age_us(now_us),
         outcome=outcome,
+        answered=link.answered,
+        first=own is not None and own.after(beat, upstream.node_id),
     )
 
 
@@ -189,6 +199,8 @@ def _of_feed(feed: Feed, own: Own | None) -> PeerFacts:
         foreign,
         hello.acked_mark,
         outcome=outcome,
+        answered=feed.answered,
+        first=own is not None and own.after(beat, hello.node_id),
     )
 
 

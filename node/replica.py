@@ -144,7 +144,9 @@ class Replica:
                 case d.HandedOff():
                     self.say(f"{link.name} stopped writing at LSN {decision.barrier_lsn}")
                 case d.Asked():
-                    self.peering.asked(decision.read_only, f"{link.name}: {decision.reason}")
+                    self.peering.asking.ordered(
+                        decision.read_only, f"{link.name}: {decision.reason}"
+                    )
                 case d.Rewind():
                     self._rewind(link, decision)
                 case d.Alarm():

@@ -93,6 +93,9 @@ class RoleKeeper:
         """
         self._waiting.append(done)
         self.core.read_only = read_only
+        self.links.asking.lent_us = None
+        if force and not read_only:
+            self.links.asking.stop_others()
         self.feed(fx.Wish(read_only, force, command))
 
     def fault(self, reason: str) -> None:

@@ -6,6 +6,7 @@ Asked of either node. When the other one does not come to serve, the first takes
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 #: How long the other node may take for what it was asked, in seconds.
 ANSWER_SECONDS = 30.0
-#: How long after a flip a node may not know yet who reigns, in seconds.
-SETTLE_SECONDS = 1.5
+#: An order is repeated this often, and given up after so long without a sign that it is followed.
+REPEAT_SECONDS, PATIENCE_SECONDS = 0.2, 1.5
+#: How long after a flip a node may not know yet who reigns, or not follow it yet, in seconds.
+SETTLE_SECONDS = 3.0
 #: A replica further behind than this is not switched over to, in seconds.
 LAG_SECONDS = 5.0
 
@@ -44,6 +47,11 @@ class Switchover:
         """Raises `UnknownNode`, `Refused` (with the report)."""
         await self._somebody_reigns()
         source, lag, missing = self._look()
+        if missing and source is not None and not self.dry_run:
+            waited = await self._step("in step", self.to, self._until_in_step())
+            source, lag, missing = self._look()
+            if waited and not missing:
+                missing = (waited,)
         plan = self._plan(source)
         if self.dry_run:
             return self._report(source, plan, lag, missing, False, False)
@@ -73,6 +81,15 @@ class Switchover:
                 "",
                 SETTLE_SECONDS,
             )
+        finally:
+            self.peering.observers.remove(self.changed.set)
+
+    async def _until_in_step(self) -> str:
+        """One flip right behind another: links are made anew, the target follows in a moment."""
+        self.peering.observers.append(self.changed.set)
+        try:
+            late = f"{self.to} is not in step after {SETTLE_SECONDS:g} s"
+            return await self._until(lambda: not self._look()[2], late, SETTLE_SECONDS)
         finally:
             self.peering.observers.remove(self.changed.set)
 
@@ -168,18 +185,24 @@ class Switchover:
         return settled.reason or "another request came in between"
 
     async def _others(self, name: str, read_only: bool, reason: str) -> str:
-        """Ask a peer, wait until its link shows that it did."""
-        if not self.peering.ask(name, read_only, reason):
-            return "the link to it is gone"
-        wanted = "RUNNING" if not read_only else "WAITING"
-
-        def reached() -> bool:
-            return any(
-                (peer.name or peer.address) == name and peer.connected and peer.state == wanted
-                for peer in peers_of(self.peering)
-            )
-
-        return await self._until(reached, f"is not {wanted} after {ANSWER_SECONDS:g} s")
+        """Ask a peer, again and again, until its link shows that it did, or nothing is done."""
+        wanted, under_way = ("RUNNING", "STARTUP") if not read_only else ("WAITING", "ENDING")
+        began = sign = time.monotonic()
+        while True:
+            peer = next((p for p in peers_of(self.peering) if (p.name or p.address) == name), None)
+            now = time.monotonic()
+            if peer is not None and peer.connected:
+                if peer.state == wanted:
+                    return ""
+                if peer.state == under_way and (peer.heard_seconds or 0.0) < PATIENCE_SECONDS:
+                    sign = now
+            if now - sign > PATIENCE_SECONDS or now - began > ANSWER_SECONDS:
+                return f"is not {wanted} after {now - began:.1f} s"
+            self.peering.asking.order(name, read_only, reason)
+            self.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPEAT_SECONDS):
+                    await self.changed.wait()
 
     async def _until(
         self, reached: Callable[[], bool], otherwise: str, seconds: float = ANSWER_SECONDS

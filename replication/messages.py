@@ -145,6 +145,7 @@ class Heartbeat:
     standing: what the sender's log has to show for itself, None from an older node. sent_us: by a
     clock of the sender's own; heard_us: the highest `sent_us` that has reached it from the other
     side, so that an answer can be told from what crossed the question. Zeros from an older node.
+    wants: the sender is about to serve, by this claim; 0 when not. asks: it waits for an answer.
     """
 
     term_number: int
@@ -158,6 +159,8 @@ class Heartbeat:
     standing: Standing | None = None
     sent_us: int = 0
     heard_us: int = 0
+    wants: int = 0
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

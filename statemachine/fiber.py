@@ -160,7 +160,7 @@ class QueueStateFiber:
 
     def _synchronise(self) -> Generator[None, Input, Advice]:
         """Wait until nothing is missing here. Raises `_Overdue` naming what is."""
-        notes, began, known = self.notes, self._now, self.notes.known_number
+        notes, began, known, forced = self.notes, self._now, self.notes.known_number, False
         deadline = began + self._startup_timeout_us
         notes.forget_facts()
         self._emit(effects.CheckSync())
@@ -171,8 +171,9 @@ class QueueStateFiber:
                 notes.hold = f"fenced: {rival.node or 'a peer'} is writable in term {rival.number}"
                 raise _Leave(notes.hold)
             self._check_nobody_reigns()
-            advice = self._advice(self._now - began)
-            notes.missing = advice.missing
+            if wish.force and not forced:
+                began, forced = self._now, True
+            notes.missing = (advice := self._advice(self._now - began)).missing
             if advice.answer is Answer.READY:
                 return advice
             if advice.answer in (Answer.NEVER, Answer.UNPROVED) and wish.command:

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+#: How long a master is waited for that is to stop before another is forced, and a peer's answer.
+FENCE_US, ANSWER_US = 3_000_000, 2_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class PeerFacts:
@@ -18,6 +21,8 @@ class PeerFacts:
     acked_mark: the highest LSN it knows to be acknowledged; foreign_term: its last term is not
     part of this node's history. ended: its process said that it ends, and did not serve then.
     outcome: of this node's log against its, "above", "below" or "conflict", where the two part.
+    answered: it has spoken after it had heard that this node wants to serve. first: it wants to
+    serve, too, and of the two it goes first.
     """
 
     name: str
@@ -32,6 +37,8 @@ class PeerFacts:
     age_us: int = 0
     ended: bool = False
     outcome: str = ""
+    answered: bool = True
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +122,45 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     """
     if facts.joining:
         return Advice(Answer.NEVER, "a snapshot is not complete: the state here is not whole")
+    if waiting := _from_the_reachable(facts, waited_us, force):
+        return waiting
+    if force:
+        return Advice(Answer.READY, solo=True)
+    if waiting := _in_turn(facts, waited_us):
+        return waiting
+    if conflict := _conflict(facts):
+        return Advice(Answer.WAIT, conflict)
+    if lost := _acknowledged_elsewhere(facts):
+        return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
+    return _without_the_silent(facts, waited_us)
+
+
+def _from_the_reachable(facts: Facts, waited_us: int, force: bool) -> Advice | None:
+    """What still comes from peers that can be reached: their stop, their records."""
     for peer in facts.peers:
         if not peer.reachable:
             continue
         if peer.writable and not force:
             return Advice(Answer.WAIT, f"{peer.name} is writable: make it read-only first")
+        if peer.writable and waited_us < FENCE_US:
+            # What it acknowledges until it hears of the new term would be cut.
+            missing = f"{peer.name} is writable and asked to stop first"
+            return Advice(Answer.WAIT, missing, due_us=FENCE_US)
         if not peer.writable and (missing := _missing_from(peer, facts)):
             return Advice(Answer.WAIT, missing)
-    if force:
-        return Advice(Answer.READY, solo=True)
-    if conflict := _conflict(facts):
-        return Advice(Answer.WAIT, conflict)
+    return None
+
+
+def _acknowledged_elsewhere(facts: Facts) -> str:
     if facts.acked_mark > facts.last_lsn:
-        lost = (
-            f"records {facts.last_lsn + 1}..{facts.acked_mark} were acknowledged and are not here"
-        )
-        return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
+        lost = f"records {facts.last_lsn + 1}..{facts.acked_mark}"
+        return f"{lost} were acknowledged and are not here"
     if facts.lacks:
-        lost = f"records up to {facts.lacks} were acknowledged in a term that is not in this log"
-        return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
+        return f"records up to {facts.lacks} were acknowledged in a term this log does not have"
+    return ""
+
+
+def _without_the_silent(facts: Facts, waited_us: int) -> Advice:
     if untried := [peer.name for peer in facts.peers if not peer.reachable and not peer.tried]:
         return Advice(Answer.WAIT, f"trying to reach {', '.join(untried)}")
     silent = [peer for peer in facts.peers if not peer.reachable]
@@ -143,6 +170,25 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     if unproved := [peer.name for peer in silent if not _proved_idle(peer, facts)]:
         return Advice(Answer.UNPROVED, _unproved(", ".join(unproved), facts))
     return Advice(Answer.READY, solo=solo)
+
+
+def _in_turn(facts: Facts, waited_us: int) -> Advice | None:
+    """Of two that want to serve one goes first; and each hears the other's answer before.
+
+    So of two nodes that begin at one time only one opens a term, and an order that was on its way
+    for long is checked with whoever gave it.
+    """
+    reachable = [peer for peer in facts.peers if peer.reachable]
+    for peer in reachable:
+        if peer.first and peer.outcome != "above":
+            return Advice(Answer.WAIT, f"{peer.name} wants to serve, too, and goes first")
+    silent = [peer.name for peer in reachable if not peer.answered]
+    if not silent or facts.reigned:
+        return None
+    missing = f"no answer of {', '.join(silent)}"
+    if waited_us < ANSWER_US:
+        return Advice(Answer.WAIT, missing, due_us=ANSWER_US)
+    return Advice(Answer.UNPROVED, f"{missing}: it may not hear this node, and may serve")
 
 
 def _after_the_lag(facts: Facts, silent: list[PeerFacts], waited_us: int) -> Advice | None:

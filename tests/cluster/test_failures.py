@@ -102,6 +102,8 @@ def test_a_replica_too_far_behind_bootstraps_from_a_snapshot(tmp_path: Path) -> 
     with pair(tmp_path, *flags) as nodes:
         put(nodes.a, 10)
         nodes.in_step()
+        # Until a has asked b itself who it is, it keeps all of its log.
+        time.sleep(0.5)
         nodes.b.end()
         client = nodes.a.connect()
         for number in range(10, 50):
@@ -169,3 +171,34 @@ def test_pair_mode_that_never_goes_alone_acknowledges_nothing_alone(tmp_path: Pa
         # An operator may decide otherwise.
         assert nodes.a.ask("/v1/solo", {})[0] == 200
         assert nodes.a.connect().call("queue.tube.jobs:put", "alone").data[0][1] == b"r"
+
+
+def test_a_switch_over_nobody_answers_is_taken_back_within_two_seconds(tmp_path: Path) -> None:
+    with pair(tmp_path, "--set", "replication.lease=20") as nodes:
+        put(nodes.a, 3)
+        nodes.in_step()
+        assert nodes.b.process is not None
+        nodes.b.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        code, problem = nodes.a.ask("/v1/switchover", {"to": "b", "dry_run": False})
+        took = time.monotonic() - began
+        assert code == 409, problem
+        assert "b: is not RUNNING" in problem["detail"]
+        assert nodes.a.status()["state"] == "RUNNING"
+        assert took < 2.5
+        nodes.b.process.send_signal(signal.SIGCONT)
+        # The orders it finds on waking are no longer meant.
+        time.sleep(3)
+        assert nodes.a.status()["state"] == "RUNNING"
+        until(lambda: nodes.b.caught_up_with(nodes.a))
+        assert payloads(nodes.a) == [0, 1, 2]
+
+
+def test_switch_overs_right_behind_one_another(tmp_path: Path) -> None:
+    with pair(tmp_path, *SHARED) as nodes:
+        put(nodes.a, 3)
+        nodes.in_step()
+        for _ in range(10):
+            nodes.a.switch_to(nodes.b)
+            nodes.b.switch_to(nodes.a)
+        assert payloads(nodes.a) == [0, 1, 2]

@@ -6,8 +6,9 @@ The numbers in the names of the sections are those of the table in docs/failover
 from __future__ import annotations
 
 import pytest
+from sim_clients import Call, Client, Connect, Script, Sleep
 from sim_node import SimNode
-from sim_two import Two
+from sim_two import MS, SECOND, Two
 
 from model.terms import Claim
 from replication.known import Mark
@@ -240,3 +241,108 @@ def test_a_master_that_came_back_shorter_learns_it_from_its_replica() -> None:
     settled = two.promote(two.a)
     assert not settled.ok
     assert f"..{mark.lsn} were acknowledged and are not here" in settled.reason
+
+
+# -- force stops who serves first ------------------------------------------------------------------
+
+
+@MODES
+def test_a_forced_promotion_stops_a_reachable_master_first(options: dict[str, object]) -> None:
+    two = Two(11, **options).start()
+    assert two.put(two.a, 5) == 5
+    # Load goes on while b is forced.
+    acknowledged: list[str] = []
+    client = Client(two.world, two.network, two.machines, "p")
+    client.run(_putting(two, acknowledged, 40))
+    two.run(0.1)
+    assert two.promote(two.b, force=True).ok
+    two.until(lambda: client.stopped and two.in_step(), 30)
+    assert two.serving() == ["b"]
+    assert len(acknowledged) == 40
+    assert set(acknowledged) == {"a", "b"}
+    assert two.tasks(two.b) >= 45
+    assert not two.a.peering.replica.rewinds, "nothing was cut"
+    assert not two.a.storage.rescue_files
+    assert "b: a serves: asking it to stop first" in two.story()
+
+
+def _putting(two: Two, acknowledged: list[str], count: int) -> Script:
+    """So many puts, each at the node that serves, again until it is acknowledged."""
+    while len(acknowledged) < count:
+        node = (two.serving() or ["a"])[0]
+        if (yield Connect(node)):
+            outcome = yield Call("queue.tube.jobs:put", (len(acknowledged),))
+            if outcome.ok is not None:
+                acknowledged.append(node)
+        yield Sleep(10 * MS)
+
+
+def test_a_master_that_hears_nothing_is_outranked_after_a_moment() -> None:
+    two = Two(12).start()
+    two.cut("b", "a")
+    began = two.world.now
+    assert two.promote(two.b, force=True).ok
+    assert (two.world.now - began) / SECOND < 4
+    two.network.heal()
+    two.until(lambda: two.serving() == ["b"] and two.in_step())
+
+
+# -- two that begin at one time --------------------------------------------------------------------
+
+
+@MODES
+@pytest.mark.parametrize("blank", [True, False])
+def test_two_nodes_configured_writable_settle_who_serves(
+    options: dict[str, object], blank: bool
+) -> None:
+    for seed in range(20):
+        two = Two(seed, **options)
+        if not blank:
+            two.start()
+            two.put(two.a, 3)
+            two.until(two.in_step)
+            two.a.kill()
+            two.b.kill()
+        two.a.read_only = two.b.read_only = False
+        two.b.start()
+        two.a.start()
+        two.until(lambda two=two: len(two.serving()) == 1, 10)
+        two.run(5)
+        assert len(two.serving()) == 1, two.story()
+        two.until(two.in_step)
+        conflicts = [line for line in two.world.lines if "conflict" in line or "rewinding" in line]
+        assert not conflicts, two.story()
+
+
+# -- orders on links that carry one way ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [("a", "b"), ("b", "a")])
+def test_over_a_half_cut_link_the_old_master_takes_the_lead_back(way: tuple[str, str]) -> None:
+    for seed in range(10):
+        two = Two(seed).start()
+        assert two.put(two.a, 2) == 2
+        two.until(two.in_step)
+        two.cut(*way)
+        # What a switch-over does: a stops, b is ordered; again, until it is given up.
+        two.wish(two.a, True)
+        for _ in range(7):
+            two.a.deliver(lambda two=two: two.a.peering.asking.order("b", False, "switch-over"))
+            two.run(0.2)
+        assert two.serving() == []
+        assert two.promote(two.a, seconds=1.0).ok, two.story()
+        assert two.put(two.a, 3) == 3
+        # The orders arrive late: whoever gave them serves again, and says so.
+        two.network.heal()
+        two.run(8)
+        assert two.serving() == ["a"], two.story()
+        two.until(two.in_step)
+        assert two.tasks(two.a) == 5
+
+
+def test_who_was_asked_to_stop_takes_the_lead_back_when_nobody_took_it() -> None:
+    two = Two(13).start()
+    two.b.deliver(lambda: two.b.peering.asking.order("a", True, "switch-over to b"))
+    two.until(lambda: not two.serving())
+    two.b.kill()
+    two.until(lambda: two.serving() == ["a"], 2.0)

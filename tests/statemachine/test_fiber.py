@@ -11,9 +11,10 @@ from fiber_owner import ALONE, SECOND, Owner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.terms import Claim
 from statemachine import effects, fiber
 from statemachine.effects import Done, Failed, Fault, Progress, TermOpened, TermSeen, Tick, Wish
-from statemachine.promotion import PeerFacts
+from statemachine.promotion import FENCE_US, PeerFacts
 from statemachine.roles import TRANSITIONS, Event, Role
 
 TO_RUNNING = [
@@ -285,9 +286,15 @@ def test_force_may_come_later() -> None:
     owner = Owner(replace(ALONE, peers=(replace(PEER, writable=True),)))
     owner.go()
     assert "b is writable" in owner.fiber.ro_reason
+    owner.later(5 * SECOND)
     owner.go(force=True)
+    assert owner.fiber.ro_reason == "startup: b is writable and asked to stop first"
+    owner.later(FENCE_US - 1)
+    assert owner.role is Role.STARTUP
+    owner.later(1)
     assert owner.role is Role.RUNNING
     assert owner.terms[-1].solo
+    assert owner.terms[-1].claim is Claim.FORCED
 
 
 def test_without_proof_a_command_is_refused_and_a_configured_node_waits() -> None:

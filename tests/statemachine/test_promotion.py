@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from statemachine.promotion import (
+    ANSWER_US,
+    FENCE_US,
     Answer,
     Facts,
     PeerFacts,
@@ -56,7 +58,36 @@ def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
             "b is in term 4, this node in 3",
         ),
         (with_peer(replace(PEER, writable=True)), 0, False, Answer.WAIT, False, "b is writable"),
-        (with_peer(replace(PEER, writable=True)), 0, True, Answer.READY, True, ""),
+        (with_peer(replace(PEER, writable=True)), 0, True, Answer.WAIT, False, "asked to stop"),
+        (with_peer(replace(PEER, writable=True)), FENCE_US, True, Answer.READY, True, ""),
+        # Of two that want to serve one goes first; whoever hears has answered.
+        (with_peer(replace(PEER, first=True)), 9**9, False, Answer.WAIT, False, "b wants to serve"),
+        (with_peer(replace(PEER, first=True)), 0, True, Answer.READY, True, ""),
+        (
+            with_peer(replace(PEER, first=True, foreign_term=True, term_id=B, outcome="above")),
+            0,
+            False,
+            Answer.READY,
+            False,
+            "",
+        ),
+        (with_peer(replace(PEER, answered=False)), 0, False, Answer.WAIT, False, "no answer of b"),
+        (
+            with_peer(replace(PEER, answered=False)),
+            ANSWER_US,
+            False,
+            Answer.UNPROVED,
+            False,
+            "may not hear this node",
+        ),
+        (
+            with_peer(replace(PEER, answered=False), replace(OWN, reigned=True)),
+            0,
+            False,
+            Answer.READY,
+            False,
+            "",
+        ),
         (
             with_peer(replace(PEER, term_id=B, foreign_term=True)),
             0,
