@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from node.connection import Connection
 from node.doors import SLICE_BYTES
-from wire.greeting import greeting
+from wire.greeting import greeting, instance_uuid
 
 if TYPE_CHECKING:
     from node.shell import Shell
@@ -69,7 +69,7 @@ class Socket(asyncio.Protocol):
                 self._pause(PENALTY)
                 shell.loop.call_later(wait, self._go_on_after, PENALTY)
         identity = shell.core.identity
-        self.transport.write(greeting(identity.version, identity.node_id, salt))
+        self.transport.write(greeting(identity.version, instance_uuid(identity.node_id), salt))
 
     # -- reading ---------------------------------------------------------------------------------
 

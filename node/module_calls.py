@@ -14,6 +14,7 @@ from model.errors import failure
 from model.raw import raw_str
 from node.calls import Handler, argument, reply
 from wire.arguments import plain
+from wire.greeting import instance_uuid
 from wire.replies import values_reply
 
 if TYPE_CHECKING:
@@ -86,12 +87,13 @@ def info(core: Core) -> dict[str, Any]:
     """`box.info`: what connectors' pools look at, and a little more."""
     identity = core.identity
     lsn = core.engine.lsn
+    uuid = instance_uuid(identity.node_id)
     return {
         "version": f"{identity.version}-0-gtandemq",
         "id": 1,
         "ro": core.state != "RUNNING",
         "status": "running",
-        "uuid": identity.node_id,
+        "uuid": uuid,
         "name": identity.name,
         "package": "Tarantool",
         "cluster": {"uuid": identity.cluster_id},
@@ -101,7 +103,7 @@ def info(core: Core) -> dict[str, Any]:
         "lsn": lsn,
         "signature": lsn,
         "vclock": {1: lsn},
-        "replication": {1: {"id": 1, "uuid": identity.node_id, "lsn": lsn}},
+        "replication": {1: {"id": 1, "uuid": uuid, "lsn": lsn}},
         "queue": {
             "state": core.state,
             "term": core.term,

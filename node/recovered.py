@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from engine.queue import Engine
 from model.errors import StorageError
@@ -278,6 +279,11 @@ def open_storage(
         raise
 
 
+def _new_id(random_bytes: Callable[[int], bytes]) -> bytes:
+    """A version 4 UUID: some connectors read ids that are none as damage."""
+    return UUID(bytes=random_bytes(16), version=4).bytes
+
+
 def _open(
     settings: Settings,
     engine: Engine,
@@ -286,8 +292,8 @@ def _open(
     disk: Disk,
 ) -> Storage:
     meta = read_meta(disk)
-    cluster = meta.cluster if meta is not None else random_bytes(16)
-    node = meta.node if meta is not None else random_bytes(16)
+    cluster = meta.cluster if meta is not None else _new_id(random_bytes)
+    node = meta.node if meta is not None else _new_id(random_bytes)
     open_meta(disk, cluster, node, wall_us())
     began = time.perf_counter()
     sink = _Sink(engine, disk.where)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model.errors import QueueError
 from wire import auth, watch
 from wire.constants import SERVER_VERSION
-from wire.greeting import greeting
+from wire.greeting import greeting, instance_uuid
 
 UUID = "7f3a5c1e-8a55-4f5e-9f0a-0c1d2e3f4a5b"
 SALT = bytes(range(32))
@@ -27,6 +27,15 @@ def test_greeting() -> None:
     assert base64.b64decode(message[64:108], validate=True) == SALT
     assert message[108:127] == b" " * 19
     assert len(greeting("1.10.15", UUID, SALT)) == 128
+
+
+def test_an_id_with_an_undefined_variant_is_shown_as_one_that_net_box_reads() -> None:
+    bad = "00112233-4455-6677-e899-aabbccddeeff"
+    assert instance_uuid(bad) == "00112233-4455-4677-a899-aabbccddeeff"
+    assert instance_uuid(bad.replace("-e8", "-F8")) == "00112233-4455-4677-b899-aabbccddeeff"
+    for good in "0123456789abcd":
+        same = bad.replace("-e8", f"-{good}8")
+        assert instance_uuid(same) == same
 
 
 @pytest.mark.parametrize(
