@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import keys, lifecycle
-from model.record import DELETE, HEADER_SIZE, decode_header
+from model.record import DELETE
 from node.clock import LogClock
 from node.peering import Peering
 from node.recovered import Storage
@@ -25,7 +25,6 @@ from statemachine.notes import Notes
 from statemachine.promotion import Advice, Answer
 from storage.log import Log
 from storage.recovery import open_log, recover
-from storage.snapshot_writer import SnapshotWriter
 
 Patch = pytest.MonkeyPatch
 
@@ -165,14 +164,6 @@ def forget_idempotency_keys(patch: Patch) -> None:
     patch.setattr(keys, "find", lambda _tube, _key: None)
 
 
-def leave_out_what_was_written_during_a_snapshot(patch: Patch) -> None:
-    def skip(writer: SnapshotWriter, frames: bytes) -> None:
-        for header in headers_of(frames):
-            writer._next_lsn = header.last_lsn + 1
-
-    patch.setattr(SnapshotWriter, "add_frames", skip)
-
-
 def roll_without_syncing_the_directory(patch: Patch) -> None:
     roll = Log._roll
 
@@ -185,14 +176,6 @@ def roll_without_syncing_the_directory(patch: Patch) -> None:
             log._disk.sync_dir = sync_dir  # type: ignore[method-assign]
 
     patch.setattr(Log, "_roll", lazy)
-
-
-def headers_of(frames: bytes) -> list[Any]:
-    found, at = [], 0
-    while at < len(frames):
-        found.append(decode_header(frames, at))
-        at += HEADER_SIZE + found[-1].length
-    return found
 
 
 PLANTED: dict[str, Callable[[Patch], None]] = {
@@ -217,7 +200,6 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         take_a_failed_sync_for_done,
         count_what_was_written_during_a_sync,
         forget_idempotency_keys,
-        leave_out_what_was_written_during_a_snapshot,
         roll_without_syncing_the_directory,
     )
 }

@@ -59,6 +59,8 @@ class Op:
 class Call:
     name: str
     args: tuple[Any, ...]
+    #: How long the client waits for the answer before it gives its connection up.
+    patience_us: int = DEADLINE_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Client:
         packet = msgpack.packb({0: CALL, 1: sync})
         packet += msgpack.packb({KEY_FUNCTION: call.name, KEY_TUPLE: list(call.args)})
         self._out.write(b"\xce" + struct.pack(">I", len(packet)) + packet)
-        self.world.after(DEADLINE_US, lambda: self._overdue(sync))
+        self.world.after(call.patience_us, lambda: self._overdue(sync))
 
     def _overdue(self, sync: int) -> None:
         if self._waiting == sync:

@@ -233,10 +233,10 @@ def configurations(plan: Plan, chance: Random) -> Plan:
 
 
 def drift(plan: Plan, chance: Random) -> Plan:
-    """Clocks that run apart, and step."""
+    """Clocks that run apart, and step; two steps are less than the window of a key."""
     ppm = tuple(chance.randint(-300, 300) for _ in range(3))
     steps = [
-        Action(_when(chance), "skew", _node(plan, chance), 0, chance.randint(-7200, 7200))
+        Action(_when(chance), "skew", _node(plan, chance), 0, chance.randint(-1700, 1700))
         for _ in range(chance.randint(0, 3))
     ]
     return _more(replace(plan, drift_ppm=ppm), *steps)

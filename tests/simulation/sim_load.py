@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim_clients import Call, Client, Connect, History, Op, Outcome, Script, Sleep
@@ -102,7 +102,11 @@ def _put(client: Client, history: History, dialect: Dialect, items: list[Any]) -
         if "ttl" in opts:
             op.expires = client.world.now + int((opts["ttl"] + op.delay) * SECOND)
         ops.append(op)
-    outcome: Outcome = yield from noted(history, client, ops, dialect.put(items))
+    call = dialect.put(items)
+    if all(op.key for op in ops) and client.world.chance.random() < 0.1:
+        # The answer comes too late: the same is sent again.
+        call = replace(call, patience_us=client.world.chance.randint(1 * MS, 5 * MS))
+    outcome: Outcome = yield from noted(history, client, ops, call)
     for op, task_id in zip(ops, dialect.ids(outcome, len(items)), strict=True):
         op.task_id = task_id
         if outcome.ok is not None and task_id is None:
