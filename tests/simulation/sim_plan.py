@@ -106,7 +106,7 @@ def make_plan(seed: int, wide: bool = True) -> Plan:
         return plan
     from sim_dimensions import widen
 
-    return widen(replace(plan, wide=True))
+    return widen(replace(plan, wide=True, puts=32))
 
 
 def _narrow(seed: int, run_us: int) -> Plan:
