@@ -38,7 +38,6 @@ type finding struct {
 type story struct {
 	*run
 	kept     bool
-	forced   bool
 	tasks    map[thing][]*op
 	lanes    map[lane][]*op
 	untold   map[thing]int64
@@ -102,7 +101,7 @@ func prepare(this *run) *story {
 	for _, one := range this.events {
 		switch one.event {
 		case "forced":
-			s.kept, s.forced = false, true
+			s.kept = false
 		case "lease_may_end":
 			ends = append(ends, one)
 		case "drained":
@@ -239,9 +238,9 @@ func (s *story) putUndone(at numbered) bool {
 	return false
 }
 
-// givenByCutLog: an id that a log gave before it was cut may be given anew. Where somebody forced a
-// promotion each of two nodes may have given it, and what came to its end before the cut is in no
-// rescue file.
+// givenByCutLog: an id that a log gave before it was cut may be given anew. Where logs may be
+// cut each of two nodes may have given it, and what came to its end before the cut is in no rescue
+// file.
 func (s *story) givenByCutLog(at numbered) bool {
 	nodes := map[string]bool{}
 	for _, one := range s.ops {
@@ -249,7 +248,7 @@ func (s *story) givenByCutLog(at numbered) bool {
 			nodes[one.node] = true
 		}
 	}
-	if s.forced && len(nodes) > 1 {
+	if !s.kept && len(nodes) > 1 {
 		return true
 	}
 	for _, one := range s.ops {

@@ -34,6 +34,8 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
             line["result"] = "batch"
         lines.append(line)
     events = [*_ends_of_leases(scenario), *_cuts(rescued), *_untold(scenario)]
+    for tube in plan.tubes:
+        events.append({"event": "drained", "tube": tube, "at_us": scenario.world.now})
     lines += [{"what": "event", "run": run, **event} for event in events]
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / f"{run}.jsonl").open("w", encoding="utf-8") as file:

@@ -1,0 +1,119 @@
+"""What joins a node to its peers passes on exactly what was said, and no more counts than that."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from model.record import Span
+from node.follow import Follow
+from node.replica import Replica
+from node.role import RoleKeeper
+from node.source import Source
+from replication.commit import PAIR, CommitPoint
+from replication.decisions import Append, Idle, Rewind, SeenTerm
+from replication.followed import FollowedLog
+from replication.lineage import Lineage
+from replication.messages import Ack
+from statemachine import effects as fx
+
+OLD, NEW, ONE, TWO = (letter * 16 for letter in (b"o", b"n", b"1", b"2"))
+
+
+def bare(kind: type, **fields: Any) -> Any:
+    """An object of that class with nothing but these fields."""
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def source(**fields: Any) -> Any:
+    gate = CommitPoint(PAIR, None)
+    gate.open_term(NEW, False, 0)
+    gate.link_up(ONE)
+    gate.own(5, 0)
+    peering = SimpleNamespace(mono=lambda: 0, peers={}, feeds=[], log=SimpleNamespace(first_lsn=3))
+    wal = SimpleNamespace(gate=gate, advance=lambda: None)
+    return bare(Source, **({"passed": {}, "wal": wal, "peering": peering} | fields))
+
+
+def test_a_confirmation_counts_for_the_term_it_is_of() -> None:
+    upstream = source()
+    upstream.confirmed(ONE, Ack(OLD, 5, 5, 0))
+    assert upstream.wal.gate.commit_lsn == 0
+    upstream.confirmed(ONE, Ack(NEW, 4, 5, 0))
+    assert upstream.wal.gate.commit_lsn == 4
+
+
+def test_the_log_is_kept_for_the_slowest_and_for_who_was_not_heard_of() -> None:
+    upstream = source(passed={ONE: 10, TWO: 6})
+    upstream.peering.peers = {name: SimpleNamespace(node_id=name) for name in (ONE, TWO)}
+    assert upstream.retained_lsn() == 7
+    upstream.peering.feeds = [SimpleNamespace(relay=SimpleNamespace(acked_lsn=4))]
+    assert upstream.retained_lsn() == 5
+    upstream.passed = {ONE: 10}
+    assert upstream.retained_lsn() == 3
+
+
+def test_a_replica_confirms_as_far_as_it_synced() -> None:
+    log = FollowedLog(Lineage([(1, OLD, None, 1, "u", False)]), 10, 3)
+    storage = SimpleNamespace(missing_lsn=0)
+    peering = SimpleNamespace(peers={})
+    replica = bare(Replica, log=log, peering=peering, storage=storage, _busy=None)
+    replica.durable(7)
+    assert log.durable_lsn == 7
+
+
+def keeper(commit_lsn: int, **fields: Any) -> Any:
+    fed: list[Any] = []
+    wal = SimpleNamespace(commit_lsn=commit_lsn, written_lsn=10, abandon=lambda: fed.append("out"))
+    core = SimpleNamespace(engine=SimpleNamespace(lsn=10), connections={})
+    made = bare(RoleKeeper, wal=wal, core=core, flush=lambda: fed.append("flush"), **fields)
+    made.feed, made.fed = fed.append, fed
+    return made
+
+
+def test_a_step_waits_until_the_very_record_is_committed() -> None:
+    role = keeper(9, _awaited=None)
+    role._await(4)
+    role.committed(9)
+    assert role.fed == ["flush"]
+    role.committed(10)
+    assert role.fed == ["flush", fx.Done(4, 10)]
+    role = keeper(10, _awaited=None)
+    role._await(4)
+    assert role.fed == ["flush", fx.Done(4, 10)]
+
+
+def test_abandoned_calls_are_never_answered() -> None:
+    role = keeper(9)
+    role._abandon()
+    assert role.fed == ["flush", "out"]
+
+
+def link(probe: bool) -> tuple[Any, list[str]]:
+    called: list[str] = []
+    replica = bare(Replica)
+    replica.append = lambda _link, _decision: called.append("append")
+    replica.carry_out = lambda _link, decision: called.append(type(decision).__name__)
+    made = bare(Follow, probe=probe, peering=SimpleNamespace(replica=replica), ended=False)
+    made.problem = "?"
+    return made, called
+
+
+@pytest.mark.parametrize("probe", [False, True])
+def test_who_reigns_takes_nothing_from_others_but_word_of_terms(probe: bool) -> None:
+    follow, called = link(probe)
+    lineage = Lineage([(1, OLD, None, 1, "u", False)])
+    assert lineage.last is not None
+    decisions = [
+        Append(b"", Span(1, 1), 1, [], lineage.last, False),
+        Rewind(1, 2, 0, "told to", lineage),
+        SeenTerm(2, NEW, True),
+        Idle("nothing to give"),
+    ]
+    follow._decided(decisions)
+    assert called == (["SeenTerm"] if probe else ["append", "Rewind", "SeenTerm"])
