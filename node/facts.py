@@ -57,6 +57,7 @@ def facts_of(peering: Peering) -> Facts:
         lacks=lacks,
         reigned=bool(last) and last[1] == peering.own_reign,
         blank=peering.blank and not peering.emptied,
+        founds=settings.init,
         joining=peering.replica.log.snapshot.joining or peering.emptied,
         pair=settings.replication.ack == PAIR,
         solo=bool(last and last[5]),

@@ -48,7 +48,8 @@ class Facts:
     lacks: up to which LSN records were acknowledged that are not all in this log, 0 for none.
     lag_us: the largest replication lag last seen. reigned: the last term was opened by this very
     process, which has offered the lead to nobody since; a restart forgets it. blank: nothing was
-    ever written here. joining: a snapshot is not installed yet. pair: two nodes confirm a write,
+    ever written here; founds: an operator said that it may found a cluster. joining: a snapshot is
+    not installed yet. pair: two nodes confirm a write,
     unless the last term is `solo` or may have gone solo after `solo_after_us` (None: never).
     peer_term: the highest number heard of anywhere. original: whoever cannot be reached is given
     twice the lag and then taken as gone, as the original does it.
@@ -61,6 +62,7 @@ class Facts:
     lacks: int = 0
     reigned: bool = False
     blank: bool = False
+    founds: bool = False
     joining: bool = False
     pair: bool = False
     solo: bool = False
@@ -122,6 +124,8 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     """
     if facts.joining:
         return Advice(Answer.NEVER, "a snapshot is not complete: the state here is not whole")
+    if facts.blank and (waiting := _founding(facts)):
+        return waiting
     if waiting := _from_the_reachable(facts, waited_us, force):
         return waiting
     if force:
@@ -133,6 +137,27 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     if lost := _acknowledged_elsewhere(facts):
         return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
     return _without_the_silent(facts, waited_us)
+
+
+def _founding(facts: Facts) -> Advice | None:
+    """An empty node joins its peer's cluster; it founds one only if it knows that there is none.
+
+    Its directory may be empty because a volume is not mounted: not even force founds then.
+    """
+    for peer in facts.peers:
+        if peer.reachable and peer.term_number:
+            return Advice(Answer.NEVER, f"this node is empty: it joins the cluster of {peer.name}")
+    silent = [peer for peer in facts.peers if not peer.reachable]
+    if untried := [peer.name for peer in silent if not peer.tried]:
+        return Advice(Answer.WAIT, f"trying to reach {', '.join(untried)}")
+    if not silent or facts.founds:
+        return None
+    names = ", ".join(peer.name for peer in silent)
+    return Advice(
+        Answer.NEVER,
+        f"this node is empty and {names} cannot be reached: it joins when it can; only the first "
+        "node of a new cluster is started with --init",
+    )
 
 
 def _from_the_reachable(facts: Facts, waited_us: int, force: bool) -> Advice | None:

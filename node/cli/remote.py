@@ -7,6 +7,7 @@ here: what is asked of the server.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -108,31 +109,27 @@ class Remote:
     async def connect(self) -> asynctnt.Connection:
         """A connection without schema and without silent reconnects.
 
-        Of several servers to the writable one; to the first that answers when none is.
+        Of several servers to the writable one of the newest term; to the first that answers when
+        none is.
         """
         if not self.others:
             return await self._connect(self.host, self.port)
-        kept: asynctnt.Connection | None = None
+        from tandemq.client.errors import TandemError
+        from tandemq.client.find import find_writable
+
+        nodes = [(self.host, self.port), *self.others]
+        login = {"username": self.user, "password": self.password}
+        with contextlib.suppress(TandemError):
+            # Who is slow to answer is let go when the loop ends.
+            return (await find_writable(nodes, login, 0, asyncio.ensure_future))[0]
         failure: Exception | None = None
-        for host, port in ((self.host, self.port), *self.others):
+        for host, port in nodes:
             try:
-                found = await self._connect(host, port)
-                told = (await found.call("box.info", [], timeout=CONNECT_SECONDS)).body[0]
+                return await self._connect(host, port)
             except (OSError, TimeoutError) as error:
                 failure = failure or error
-                continue
-            if not told["ro"]:
-                if kept is not None:
-                    await kept.disconnect()
-                return found
-            if kept is None:
-                kept = found
-            else:
-                await found.disconnect()
-        if kept is None:
-            assert failure is not None
-            raise failure
-        return kept
+        assert failure is not None
+        raise failure
 
     async def _connect(self, host: str, port: int) -> asynctnt.Connection:
         import asynctnt

@@ -25,6 +25,14 @@ Set = Annotated[
         "--set", metavar="KEY=VALUE", help="Any other setting, as in limits.idle_seconds=60."
     ),
 ]
+Init = Annotated[
+    bool | None,
+    typer.Option("--init", help="Found a cluster: an empty node whose peer is not there yet."),
+]
+Guest = Annotated[
+    str | None,
+    typer.Option(metavar="RIGHTS", help="none (the default), all, or patterns, comma separated."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -69,12 +77,7 @@ def serve(
     wal_mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="none, write or fsync (the default).")
     ] = None,
-    guest: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RIGHTS", help="none (the default), all, or patterns, comma separated."
-        ),
-    ] = None,
+    guest: Guest = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="This node's name.")] = None,
     admin: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where the admin API listens.")
@@ -86,6 +89,7 @@ def serve(
     read_only: Annotated[
         bool | None, typer.Option("--read-only/--writable", help="Start as a replica.")
     ] = None,
+    init: Init = None,
     in_replicaset: Annotated[
         bool | None,
         typer.Option("--in-replicaset/--alone", help="Keep who holds what across a switch-over."),
@@ -116,6 +120,7 @@ def serve(
         "admin": admin,
         "data_dir": data_dir,
         "read_only": read_only,
+        "init": init,
         "peers": peer or None,
         "guest": guest,
         "allow_open": allow_open,

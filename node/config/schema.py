@@ -94,6 +94,13 @@ class Settings(BaseSettings):
         "names or addresses of hosts, without port",
     )
     data_dir: Path = text(Path("data"), "Log and snapshots; made if missing.", "a directory")
+    init: bool = text(
+        False,
+        "Whether this node, while its directory is empty, may found a cluster although a peer "
+        "cannot be reached. For the first start of the first node only; without it an empty node "
+        "joins its peer's cluster, or waits.",
+        "true, false",
+    )
     read_only: bool = text(False, "Start as a replica, in state WAITING.", "true, false")
     peers: Words = text((), "The other nodes of the cluster.", "addresses host:port")
     guest: Guest = text(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from model.errors import ER_READONLY
 from node.demo.crowd import UNKNOWN_ERRORS, connect, disconnect
 from node.demo.history import History, Hold, Outcome, Put
 from node.demo.urls import host_of
+from tandemq.client.errors import TandemError
+from tandemq.client.find import find_writable, quietly
 
 _ASK_SECONDS = 1.0
 _FOUND_SECONDS = 0.01
@@ -54,43 +56,46 @@ class Guide:
         self._ports = ports
         self._patience = patience_seconds
         self._asking = asyncio.Lock()
-        self._open: dict[str, asynctnt.Connection] = {}
+        self._term = 0
+        self._closing: set[asyncio.Task[None]] = set()
         self._found: tuple[str, float] = ("", 0.0)
 
     def port(self, name: str) -> int:
         return self._ports[name]
 
     async def master(self) -> str:
-        """The name of a node that says RUNNING. Raises NoMaster."""
+        """The name of the node that serves in the newest term. Raises NoMaster."""
         deadline = time.monotonic() + self._patience
         async with self._asking:
             while True:
                 name, when = self._found
                 if name and time.monotonic() - when < _FOUND_SECONDS:
                     return name
-                states = await asyncio.gather(*(self._state(name) for name in self._ports))
-                for name, state in zip(self._ports, states, strict=True):
-                    if state == "RUNNING":
-                        self._found = (name, time.monotonic())
-                        return name
+                if name := await self._ask():
+                    self._found = (name, time.monotonic())
+                    return name
                 if time.monotonic() > deadline:
                     raise NoMaster(f"no node served for {self._patience:g} s")
                 await asyncio.sleep(_FOUND_SECONDS)
 
-    async def _state(self, name: str) -> str:
+    async def _ask(self) -> str:
+        """The name of the node that serves in the newest term, "" for none."""
+        nodes = [("127.0.0.1", port) for port in self._ports.values()]
         try:
-            async with asyncio.timeout(_ASK_SECONDS):
-                if name not in self._open:
-                    self._open[name] = (await connect("127.0.0.1", self._ports[name], 1))[0]
-                return str((await self._open[name].call("queue.state")).body[0])
-        except (*UNKNOWN_ERRORS, TarantoolError):
-            if gone := self._open.pop(name, None):
-                await disconnect([gone])
+            connection, node, self._term = await find_writable(nodes, {}, self._term, self._spawn)
+        except TandemError:
             return ""
+        await quietly(connection)
+        port = int(node.rpartition(":")[2])
+        return next(name for name, one in self._ports.items() if one == port)
+
+    def _spawn(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        await disconnect(list(self._open.values()))
-        self._open.clear()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
 
 class Seat:

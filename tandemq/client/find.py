@@ -40,15 +40,20 @@ def addresses(text: str) -> list[tuple[str, int]]:
 
 
 async def find_writable(
-    nodes: list[tuple[str, int]], login: dict[str, str | None], term: int, spawn: Spawn
+    nodes: list[tuple[str, int]],
+    login: dict[str, str | None],
+    term: int,
+    spawn: Spawn,
+    **options: Any,
 ) -> Found:
     """(connection, `host:port`, term) of the RUNNING node of the newest term, `term` at least.
 
-    Whoever has not answered a moment after the first writable one is not waited for; `spawn` gets
-    what closes its connection. Raises Refused if a node refuses the user and none is writable,
-    else Unavailable with a reason for each node.
+    The one way to find the master: client, Spark sink, command line and demo all ask here.
+    `options` are the connection's. Whoever has not answered a moment after the first writable one
+    is not waited for; `spawn` gets what closes its connection. Raises Refused if a node refuses the
+    user and none is writable, else Unavailable with a reason for each node.
     """
-    asking = {asyncio.create_task(_probe(host, port, login, term)) for host, port in nodes}
+    asking = {asyncio.create_task(_probe(host, port, login, term, options)) for host, port in nodes}
     best: Found | None = None
     refusals: list[Refused] = []
     try:
@@ -92,7 +97,9 @@ async def _dismiss(asking: set[asyncio.Task[Found]]) -> None:
             await quietly(left[0])
 
 
-async def _probe(host: str, port: int, login: dict[str, str | None], term: int) -> Found:
+async def _probe(
+    host: str, port: int, login: dict[str, str | None], term: int, options: dict[str, Any]
+) -> Found:
     node = f"{host}:{port}"
     connection = asynctnt.Connection(
         host=host,
@@ -102,6 +109,7 @@ async def _probe(host: str, port: int, login: dict[str, str | None], term: int) 
         reconnect_timeout=0,
         connect_timeout=PROBE_SECONDS,
         **login,
+        **options,
     )
     try:
         async with asyncio.timeout(PROBE_SECONDS):

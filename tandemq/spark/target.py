@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import asynctnt
 from asynctnt.exceptions import ErrorCode, TarantoolDatabaseError, TarantoolError
 
-from tandemq.client.find import greeted
+from tandemq.client.errors import Refused, Unavailable
+from tandemq.client.find import find_writable
 
 #: [[payload, options], ...] of one put_many.
 Frame = list[list[Any]]
@@ -68,16 +69,28 @@ class Target:
         self.window = window
         self.connection: asynctnt.Connection | None = None
         self.failure = "no server answered"
+        #: The newest term ever seen: a node of an older one is superseded.
+        self.term = 0
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> asynctnt.Connection:
-        """A connection to the node that is RUNNING. Raises `TargetError` after the timeout."""
+        """A connection to the node that is RUNNING in the newest term, now or ever seen.
+
+        Raises `TargetError` after the timeout.
+        """
         deadline = time.monotonic() + self.timeout_s
         while True:
-            for host, port in self.servers:
-                found = await self._try(host, port)
-                if found is not None:
-                    self.connection = found
-                    return found
+            try:
+                found, _, self.term = await find_writable(
+                    self.servers, self.login, self.term, self._spawn, request_timeout=self.timeout_s
+                )
+            except Unavailable as error:
+                self.failure = str(error)
+            except Refused as error:
+                raise TargetError(str(error)) from error
+            else:
+                self.connection = found
+                return found
             if time.monotonic() > deadline:
                 names = ", ".join(f"{host}:{port}" for host, port in self.servers)
                 raise TargetError(
@@ -85,36 +98,11 @@ class Target:
                 )
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _try(self, host: str, port: int) -> asynctnt.Connection | None:
-        connection = asynctnt.Connection(
-            host=host,
-            port=port,
-            fetch_schema=False,
-            auto_refetch_schema=False,
-            reconnect_timeout=0,
-            connect_timeout=PROBE_SECONDS,
-            request_timeout=self.timeout_s,
-            **self.login,
-        )
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                await greeted(host, port)
-            await connection.connect()
-            state = await connection.call("queue.state", [], timeout=PROBE_SECONDS)
-        except TarantoolDatabaseError as error:
-            if error.code in (ErrorCode.ER_ACCESS_DENIED, ErrorCode.ER_PASSWORD_MISMATCH):
-                raise TargetError(f"{host}:{port}: {error.message}") from error
-            self.failure = f"{host}:{port}: {error.message}"
-        except asyncio.IncompleteReadError:
-            self.failure = f"{host}:{port}: closed without a greeting"
-        except (TimeoutError, OSError, TarantoolError) as error:
-            self.failure = f"{host}:{port}: {error or type(error).__name__}"
-        else:
-            if state.body and state.body[0] == "RUNNING":
-                return connection
-            self.failure = f"{host}:{port} is {state.body[0] if state.body else 'unknown'}"
-        await self._close(connection)
-        return None
+    def _spawn(self, closing: Coroutine[Any, Any, None]) -> None:
+        """A node that is slow to answer is let go without being waited for."""
+        task = asyncio.get_running_loop().create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _close(self, connection: asynctnt.Connection | None) -> None:
         if connection is not None:

@@ -51,6 +51,7 @@ OPTIONS: dict[str, Any] = {
     "page_bytes": 0,
     "replication": {},
     "compat": {},
+    "init": False,
 }
 
 
@@ -159,6 +160,7 @@ class SimNode(Dialing):
                 "wal": {"mode": options["wal_mode"]},
                 "snapshot": {"keep": options["keep"]},
                 "compat": options["compat"],
+                "init": options["init"],
                 "replication": {**replication, **options["replication"]},
             }
         )

@@ -12,6 +12,7 @@ from sim_two import MS, SECOND, Two
 
 from model.terms import Claim
 from replication.known import Mark
+from storage.memory import MemoryDisk
 
 PAIR = {"replication": {"ack": "pair", "solo_after": 1.0}}
 MODES = pytest.mark.parametrize("options", [{}, PAIR], ids=["local", "pair"])
@@ -346,3 +347,48 @@ def test_who_was_asked_to_stop_takes_the_lead_back_when_nobody_took_it() -> None
     two.until(lambda: not two.serving())
     two.b.kill()
     two.until(lambda: two.serving() == ["a"], 2.0)
+
+
+# -- an empty directory ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_empty_node_whose_peer_is_away_founds_nothing(force: bool) -> None:
+    two = Two(14)
+    two.a.start()
+    two.run(30)
+    assert two.a.core.state != "RUNNING"
+    assert "only the first node of a new cluster is started with --init" in (
+        two.a.role.fiber.ro_reason
+    )
+    settled = two.promote(two.a, force=force)
+    assert not settled.ok
+    assert "this node is empty and b:1 cannot be reached" in settled.reason
+    # Its peer, empty too, comes: then there is no cluster that it could miss.
+    two.a.kill()
+    two.a.start()
+    two.b.start()
+    two.until(lambda: two.serving() == ["a"])
+
+
+def test_an_empty_node_founds_a_cluster_where_it_is_told_to() -> None:
+    two = Two(15, init=True)
+    two.a.start()
+    two.until(lambda: two.serving() == ["a"])
+
+
+def test_a_lost_volume_joins_again_and_founds_nothing() -> None:
+    two = Two(16).start()
+    two.put(two.a, 5)
+    two.until(two.in_step)
+    cluster = two.a.peering.cluster_id
+    two.b.kill()
+    two.a.kill()
+    two.a.disk = MemoryDisk(where="a")
+    two.a.start()
+    two.run(20)
+    assert two.serving() == []
+    two.b.start()
+    two.until(lambda: two.serving() == ["a"] and two.in_step())
+    assert two.a.peering.cluster_id == two.b.peering.cluster_id == cluster
+    assert two.tasks(two.a) == 5, "it serves once it has been given everything"

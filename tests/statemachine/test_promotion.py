@@ -24,6 +24,8 @@ PEER = PeerFacts("b", True, last_lsn=100, term_number=3, term_id=A)
 GONE = PeerFacts("b", False, last_lsn=90, term_number=3, term_id=A, age_us=4 * SECOND)
 OWN = Facts(100, 3, A, 100, lag_us=2 * SECOND, peers=(PEER,))
 IN_PAIR = replace(OWN, pair=True, solo_after_us=5 * SECOND)
+EMPTY = Facts(0, blank=True)
+NEVER_HEARD = PeerFacts("b", False)
 ORIGINAL = replace(OWN, original=True)
 
 
@@ -108,7 +110,12 @@ def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
         (with_peer(GONE), 9**9 * SECOND, False, Answer.UNPROVED, False, "rw --force --at-lsn 100"),
         (with_peer(GONE), 0, True, Answer.READY, True, ""),
         (with_peer(GONE, replace(OWN, reigned=True)), 0, False, Answer.READY, False, ""),
-        (with_peer(GONE, replace(OWN, blank=True)), 0, False, Answer.READY, False, ""),
+        # An empty node joins; it founds only where it knows, or was told, that there is nothing.
+        (with_peer(NEVER_HEARD, EMPTY), 0, False, Answer.NEVER, False, "started with --init"),
+        (with_peer(NEVER_HEARD, EMPTY), 0, True, Answer.NEVER, False, "started with --init"),
+        (with_peer(NEVER_HEARD, replace(EMPTY, founds=True)), 0, False, Answer.READY, False, ""),
+        (with_peer(replace(NEVER_HEARD, reachable=True), EMPTY), 0, False, Answer.READY, False, ""),
+        (with_peer(PEER, replace(EMPTY, founds=True)), 0, True, Answer.NEVER, False, "it joins"),
         # Its process ended, and did not serve when it did.
         (with_peer(replace(GONE, ended=True)), 0, False, Answer.READY, True, ""),
         (with_peer(replace(GONE, ended=True, writable=True)), 0, False, Answer.UNPROVED, False, ""),
