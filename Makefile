@@ -73,7 +73,7 @@ lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-big: $(VENV)/.test ## a gigabyte of tasks, 100,000 files, 10,000 tubes: killed and started again
+big: $(VENV)/.test ## a gigabyte of tasks, 100,000 files, 10,000 tubes, a million sessions: killed and started again
 	@BIG=1 $(BIN)/python -m pytest -s -q tests/crash/test_big_data.py $(ARGS)
 
 crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another number)

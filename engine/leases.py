@@ -3,7 +3,8 @@
 While no node is RUNNING, and while the process of the one that is stood still, an ack, a touch or a
 client's return would have found nobody. What a lease had left it has left afterwards: the ttr of
 taken tasks, and the time in which a session may be claimed again. A task's ttl and delay are
-promises about the clock on the wall, and go on. Costs as much as there are taken tasks.
+promises about the clock on the wall, and go on. Costs as much as there are taken tasks; waiting
+sessions cost one row together (engine/session_times.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def prolong(engine: Engine, by_us: int, since: int | None = None) -> int:
 
     since: leases given after this moment of the log's clock did not see the time go by.
     """
-    sessions = engine.sessions.prolong(by_us)
+    sessions = engine.sessions.prolong(by_us, since)
     tasks = prolong_tasks(engine, by_us, since)
     if tasks or sessions:
         engine.commit(KIND_OTHER, None)

@@ -15,7 +15,8 @@ from engine import expiry, lanes, lifecycle, notes, room, settings, waiting
 from engine.clients import EMPTY, NIL, Client, Waiter
 from engine.keys import TIMER_KEYS, Keys
 from engine.pause import Pauses
-from engine.sessions import TIMER_SESSION, Sessions
+from engine.session_times import TIMER_SESSION
+from engine.sessions import Sessions
 from engine.system_spaces import (
     CatalogueIndex,
     config_space,
@@ -107,7 +108,7 @@ class Engine:
         )
         self.sessions = Sessions(self, new_uuid)
         self.config = self.store.add(
-            config_space(CatalogueIndex(self._config_in, lambda _row: None))
+            config_space(CatalogueIndex(self._config_in, lambda row: settings.forget(self, row)))
         )
         self.grants = self.store.add(grants_space(CatalogueIndex(self._grants_in, self._grants_in)))
         self.keys = Keys(self)
@@ -153,7 +154,7 @@ class Engine:
         self.broken.clear()
         self.records = []
         self.woken.clear()
-        self.ttr_us = self.ttr_s = 0
+        self.ttr_us = self.ttr_s = self.sessions.times.later = 0
         self.in_replicaset = False
         self.taken.temporary = self.sessions.space.temporary = True
         self.lsn = 0

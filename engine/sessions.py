@@ -10,17 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from engine.system_spaces import SHARED_ACTIVE, SHARED_EXPIRES, CatalogueIndex, shared_space
+from engine import settings
+from engine.session_times import LATER, SessionTimes
+from engine.system_spaces import SHARED_ACTIVE, SHARED_EXPIRES, shared_space
 from model.errors import failure
 from model.record import KIND_SESSION
 
 if TYPE_CHECKING:
     from engine.clients import Client
     from engine.queue import Engine
-    from spaces.space import Row
-
-#: Kind of a session's entry among the timers (see spaces.store).
-TIMER_SESSION = -2
 
 
 class Sessions:
@@ -35,25 +33,12 @@ class Sessions:
         self.new_uuid = new_uuid
         self.members: dict[bytes, dict[Client, None]] = {}
         self.explicit: set[bytes] = set()
-        self.space = engine.store.add(
-            shared_space(CatalogueIndex(self._row_in, self._row_out, self._emptied))
-        )
+        self.times = SessionTimes()
+        self.space = engine.store.add(shared_space(self.times))
 
-    # Timers follow the rows, so that a replica has them ready when it is promoted.
-
-    def _row_in(self, row: Row) -> None:
-        if not row[SHARED_ACTIVE]:
-            self.engine.store.timers.add((row[SHARED_EXPIRES], TIMER_SESSION, row[0]))
-
-    def _row_out(self, row: Row) -> None:
-        if not row[SHARED_ACTIVE]:
-            self.engine.store.timers.discard((row[SHARED_EXPIRES], TIMER_SESSION, row[0]))
-
-    def _emptied(self) -> None:
-        timers = self.engine.store.timers
-        others = [entry for entry in timers if entry[1] != TIMER_SESSION]
-        timers.clear()
-        timers.update(others)
+    def expires_us(self, session: bytes) -> int:
+        """When a session that waits for its owner ends, on the clock on the wall."""
+        return int(self.space.rows[session][SHARED_EXPIRES]) + self.times.later
 
     def of(self, client: Client) -> bytes:
         """The client's session, made on the spot (inside the current transaction) if needed."""
@@ -125,7 +110,11 @@ class Sessions:
     def _retire(self, session: bytes, expires: int) -> None:
         row = self.space.rows.get(session)
         if row is not None and row[SHARED_ACTIVE]:
-            self.space.set(session, SHARED_EXPIRES, expires, SHARED_ACTIVE, False)
+            times = self.times
+            if times.later and not times.waiting:
+                # Nobody waits who was given time: the two clocks are one again.
+                settings.put(self.engine, LATER, 0)
+            self.space.set(session, SHARED_EXPIRES, expires - times.later, SHARED_ACTIVE, False)
 
     def end(self, session: bytes) -> None:
         """Release the session's tasks and forget it, in one transaction."""
@@ -144,8 +133,7 @@ class Sessions:
 
         The promotion may wait long for its commit, and nothing is changed by who leaves then.
         """
-        gone = [row[0] for row in self.space.rows.values() if row[SHARED_ACTIVE]]
-        for session in gone:
+        for session in list(self.times.active):
             if session not in self.members:
                 self._over(session)
 
@@ -155,38 +143,33 @@ class Sessions:
         Sessions that may still be claimed become inactive for `ttr`; without ttr all are gone.
         Those of connections that stayed over a change of roles are theirs as before.
         """
-        for session in self.members:
+        engine, members = self.engine, self.members
+        for session in members:
             self._activate(session)
-        for session, row in list(self.space.rows.items()):
-            if session in self.members:
-                continue
-            if not ttr_us:
-                self.space.delete(session)
-            elif row[SHARED_ACTIVE]:
-                self._retire(session, self.engine.now + ttr_us)
+        self.prolong(engine.frozen_us)
+        known = self.times.active if ttr_us else self.space.rows
+        for session in [one for one in known if one not in members]:
+            if ttr_us:
+                self._retire(session, engine.now + ttr_us)
             else:
-                self.explicit.add(session)
-                self._thaw(session, row[SHARED_EXPIRES], ttr_us)
+                self.space.delete(session)
 
-    def prolong(self, by_us: int) -> int:
-        """Sessions that wait for their owner wait longer, never more than ttr from now on.
+    def prolong(self, by_us: int, since: int | None = None) -> bool:
+        """Sessions that wait for their owner wait longer. Whether there is one.
 
-        Inside the caller's transaction. Number of sessions.
+        Inside the caller's transaction. Who left after `since` lost nothing; without it nobody
+        can have left in that time, so that it began when the last one did, or later.
         """
-        if by_us <= 0:
-            return 0
-        latest = self.engine.now + self.engine.ttr_us
-        changed = 0
-        for session, row in list(self.space.rows.items()):
-            if not row[SHARED_ACTIVE]:
-                later = min(row[SHARED_EXPIRES] + by_us, latest)
-                if later > row[SHARED_EXPIRES]:
-                    self.space.set(session, SHARED_EXPIRES, later)
-                    changed += 1
-        return changed
-
-    def _thaw(self, session: bytes, expires: int, ttr_us: int) -> None:
-        """While nobody reigned the session could not be claimed: that time does not count."""
-        later = min(expires + self.engine.frozen_us, self.engine.now + ttr_us)
-        if later > expires:
-            self.space.set(session, SHARED_EXPIRES, later)
+        times, ttr_us = self.times, self.engine.ttr_us
+        latest = self.engine.now + ttr_us - times.later
+        late: list[tuple[int, bytes]] = []
+        if since is not None:
+            late = list(times.waiting.irange((since + ttr_us - times.later + 1,), (latest + 1,)))
+        elif at := times.waiting.bisect_left((latest + 1,)):
+            by_us = min(by_us, latest - times.waiting[at - 1][0])
+        if by_us <= 0 or not times.waiting:
+            return False
+        for expires, session in late:
+            self.space.set(session, SHARED_EXPIRES, expires - by_us)
+        settings.put(self.engine, LATER, times.later + by_us)
+        return True

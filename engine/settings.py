@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.session_times import LATER
 from model.record import INSERT, KIND_CONFIG, TRUNCATE
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ def apply_row(engine: Engine, row: Row) -> None:
     elif row[0] == "ttr":
         engine.ttr_s = row[1]
         engine.ttr_us = int(row[1] * 1_000_000)
+    elif row[0] == LATER:
+        engine.sessions.times.postpone(row[1])
+
+
+def forget(engine: Engine, row: Row) -> None:
+    """A setting that was never made before is taken back."""
+    if row[0] == LATER:
+        engine.sessions.times.postpone(0)
 
 
 def configure(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
@@ -46,10 +55,11 @@ def change(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> Non
     if in_replicaset is not None and in_replicaset != engine.in_replicaset:
         _convert(engine, in_replicaset)
     if ttr is not None and ("ttr" not in rows or rows["ttr"][1] != ttr):
-        _set(engine, "ttr", ttr)
+        put(engine, "ttr", ttr)
 
 
-def _set(engine: Engine, name: str, value: Any) -> None:
+def put(engine: Engine, name: str, value: Any) -> None:
+    """Change one setting inside the transaction at hand."""
     if name in engine.config.rows:
         engine.config.set(name, 1, value)
     else:
@@ -64,10 +74,10 @@ def _convert(engine: Engine, logged: bool) -> None:
     ops = engine.store.ops
     spaces = (engine.taken, engine.sessions.space)
     if logged:
-        _set(engine, "in_replicaset", True)
+        put(engine, "in_replicaset", True)
     for space in spaces:
         ops.append((TRUNCATE, space.id))
         if logged:
             ops.extend([(INSERT, space.id, row) for row in space.rows.values()])
     if not logged:
-        _set(engine, "in_replicaset", False)
+        put(engine, "in_replicaset", False)

@@ -165,6 +165,7 @@ class Node:
         loop = asyncio.get_running_loop()
         self.peering = peering = Peering(self.role, self.clock, monotonic_us, loop.call_soon)
         peering.troubles.alarm = self.logger.error
+        peering.troubles.snapshots = lambda: self.snapshots.problem
         peering.source.want_snapshot = self._snapshot_for_downstream
         peering.replica.before_reload = self.snapshots.invalidate
         storage.retained = peering.source.retained_lsn

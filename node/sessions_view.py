@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from engine.system_spaces import SHARED_ACTIVE, SHARED_EXPIRES, TAKEN_TIME, TAKEN_TUBE
+from engine.system_spaces import SHARED_ACTIVE, TAKEN_TIME, TAKEN_TUBE
 from node.admin.inventory import ClientConnection, HeldTask, Session, SessionPage
 from node.metrics import SCAN_ROWS
 from node.tasks_view import session_text
@@ -68,7 +68,7 @@ def _session(core: Core, session: bytes, by_tube: dict[int, str], now_us: int) -
     here = [core.connections.get(client.id) for client in members]
     expires = None
     if not row[SHARED_ACTIVE]:
-        expires = max(0.0, (row[SHARED_EXPIRES] - now_us) / 1e6)
+        expires = max(0.0, (engine.sessions.expires_us(session) - now_us) / 1e6)
     return Session(
         session_text(session),
         bool(row[SHARED_ACTIVE]),

@@ -10,11 +10,19 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from model.errors import StorageError
-from storage.copies import MANIFEST_NAME, Copying, Manifest, SourceChanged, described, end_lsn
+from storage.copies import (
+    MANIFEST_NAME,
+    Copying,
+    Manifest,
+    SourceChanged,
+    beside,
+    described,
+    end_lsn,
+)
 from storage.disk import Disk, write_file
 from storage.inspect import covering
+from storage.mend import read_missing
 from storage.meta import COMMIT_NAME, META_NAME, encode_commit, read_commit, read_meta
-from storage.rescue import all_rescued
 from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
 from storage.snapshot import snapshot_names
 
@@ -76,7 +84,7 @@ class Backup(Copying):
                 self.source.where, 0, "has neither snapshot nor log: let the node write a snapshot"
             )
         planned = {}
-        for name in [*names, *all_rescued(self.source)]:
+        for name in [*names, *beside(self.source)]:
             try:
                 planned[name] = self.source.size(name)
             except StorageError:
@@ -104,7 +112,13 @@ class Backup(Copying):
         if not self._unchanged(planned) and self._rewound(planned):
             raise SourceChanged(next(iter(planned)))
         manifest = described(self.target, self.meta, self.created_us)
-        if manifest.last_lsn < commit_lsn:
+        missing_lsn = read_missing(self.target)
+        if missing_lsn:
+            self.notes.append(
+                f"what was up to LSN {missing_lsn} could not be read there any more: a node "
+                "started from this copy fetches it from a peer"
+            )
+        if max(manifest.last_lsn, missing_lsn) < commit_lsn:
             raise StorageError(
                 self.source.where,
                 0,
@@ -112,7 +126,7 @@ class Backup(Copying):
                 "committed",
             )
         manifest.commit_lsn = commit_lsn
-        manifest.files |= {name: self.target.size(name) for name in all_rescued(self.target)}
+        manifest.files |= {name: self.target.size(name) for name in beside(self.target)}
         self._finish(manifest)
         self.manifest = manifest
 

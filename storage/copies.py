@@ -14,6 +14,7 @@ from model.errors import StorageError
 from model.record import decode_body
 from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
 from storage.inspect import Verification
+from storage.mend import MISSING_NAME
 from storage.meta import Meta
 from storage.rescue import all_rescued
 from storage.segment import SegmentInfo, SegmentReader, segment_names
@@ -112,7 +113,7 @@ class Copying:
         """Read everything back from the device. Raises `StorageError` for the first damage."""
         for name in (*snapshot_names(self.target), *segment_names(self.target)):
             self.target.settle(name)
-        for name in all_rescued(self.target):
+        for name in beside(self.target):
             self.target.settle(name)
         checked = Verification(self.target, meta)
         rescued: set[str] = set()
@@ -177,6 +178,11 @@ def described(disk: Disk, meta: Meta, created_us: int) -> Manifest:
         found.term = reader.lineage[-1].number if reader.lineage else 0
     found.files = {n: disk.size(n) for n in (*snapshots, *segment_names(disk))}
     return found
+
+
+def beside(disk: Disk) -> list[str]:
+    """What goes with snapshots and log as it is: rescue files, and what was there once."""
+    return all_rescued(disk) + [name for name in disk.list() if name == MISSING_NAME]
 
 
 def end_lsn(snapshot: str) -> int:

@@ -14,9 +14,10 @@ from model.errors import StorageError
 from model.record import KIND_NAMES, OP_NAMES, FrameError, Op, decode_body
 from storage.disk import SUFFIX_IN_PROGRESS, Disk
 from storage.meta import META_NAME, Meta, read_commit, read_meta
-from storage.rescue import rescue_names
+from storage.rescue import all_rescued, rescue_names
 from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, name_lsn, segment_names
 from storage.segment import SUFFIX as SEGMENT_SUFFIX
+from storage.snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from storage.snapshot import SnapshotReader, snapshot_names
 
 
@@ -167,7 +168,8 @@ class Verification:
         self._snapshots = snapshot_names(disk)
         self._segments = segment_names(disk)
         self._rescues = rescue_names(disk)
-        files = [*self._snapshots, *self._segments, *self._rescues]
+        self._rescued_snapshots = [n for n in all_rescued(disk) if n.endswith(SNAPSHOT_SUFFIX)]
+        files = [*self._snapshots, *self._segments, *self._rescues, *self._rescued_snapshots]
         self._sizes = {name: disk.size(name) for name in files}
         self.total_bytes = sum(self._sizes.values())
         self.done_bytes = 0
@@ -192,6 +194,8 @@ class Verification:
             yield self._finished(report)
         for name in self._rescues:
             yield self._finished(self._segment(name, last=False, due=None, rescue=True))
+        for name in self._rescued_snapshots:
+            yield self._finished(self._snapshot(name, rescue=True))
         self._compare()
         self.done = True
 
@@ -202,7 +206,7 @@ class Verification:
             self.notes.append(f"{report.problem} (a torn tail, recovery cuts it)")
         return report
 
-    def _snapshot(self, name: str) -> FileReport:
+    def _snapshot(self, name: str, rescue: bool = False) -> FileReport:
         before = self.done_bytes
         size = self._sizes[name]
         frames = 0
@@ -215,11 +219,18 @@ class Verification:
             self.done_bytes = before + size
             return FileReport(name, "damaged", size, problem=str(error))
         assert reader.end is not None
-        self.snapshot_lsn = reader.end.end_lsn
+        if not rescue:
+            self.snapshot_lsn = reader.end.end_lsn
         self.done_bytes = before + size
         start = reader.header.start_lsn
         return FileReport(
-            name, "snapshot", size, start, reader.end.end_lsn, frames, reader.end.rows
+            name,
+            "rescue" if rescue else "snapshot",
+            size,
+            start,
+            reader.end.end_lsn,
+            frames,
+            reader.end.rows,
         )
 
     def _segment(self, name: str, last: bool, due: int | None, rescue: bool = False) -> FileReport:

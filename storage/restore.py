@@ -12,6 +12,7 @@ from model.record import decode_body
 from storage.copies import Copying, described, end_lsn, read_manifest, segment_infos
 from storage.disk import RESCUE_PREFIX, Disk, write_file
 from storage.inspect import covering
+from storage.mend import MISSING_NAME
 from storage.meta import COMMIT_NAME, META_NAME, Meta, encode_commit, read_meta
 from storage.rescue import cut_from
 from storage.segment import SegmentReader
@@ -59,6 +60,9 @@ class Restore(Copying):
         names += covering(self.source, reach + 1, until)
         # All of them, whatever the point wanted: they tell of what is in no log.
         names += [name for name in self.manifest.files if name.startswith(RESCUE_PREFIX)]
+        if until == self.manifest.last_lsn and MISSING_NAME in self.manifest.files:
+            # Up to an earlier point somebody decided to go on without the rest.
+            names.append(MISSING_NAME)
         planned = {name: self.source.size(name) for name in names}
         self._fits(planned)
         self.total_bytes = 2 * sum(planned.values())

@@ -23,7 +23,7 @@ BIG = os.environ.get("BIG") == "1"
 PAYLOADS = 1_000 if BIG else 60
 FILES = 100_000 if BIG else 2_000
 TUBES = 10_000 if BIG else 300
-SESSIONS = 20_000
+SESSIONS = 1_000_000 if BIG else 20_000
 LARGE = b"x" * 1_000_000
 
 

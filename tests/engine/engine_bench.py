@@ -12,7 +12,7 @@ from drivers import BUILT_IN, Driver
 from engine import admin
 from engine.clients import Client
 from engine.queue import Engine
-from engine.sessions import TIMER_SESSION
+from engine.session_times import TIMER_SESSION
 from engine.tube import Tube
 from model.errors import QueueError, failure
 from model.record import Record, decode_body, encode_frame, frame_body

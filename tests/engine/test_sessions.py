@@ -8,7 +8,7 @@ import pytest
 from engine_bench import EPOCH, SECOND, Bench, Worker, assert_replica_agrees, text
 
 from engine import admin
-from engine.sessions import TIMER_SESSION
+from engine.session_times import TIMER_SESSION
 from engine.tube import Tube
 
 NOT_TAKEN = "Task was not taken"

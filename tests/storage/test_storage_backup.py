@@ -14,8 +14,9 @@ from storage.copies import MANIFEST_NAME, read_manifest
 from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, write_file
 from storage.inspect import verify
 from storage.memory import MemoryDisk
+from storage.mend import MISSING_NAME, Damaged, end_before, read_missing
 from storage.meta import COMMIT_NAME, META_NAME, encode_commit
-from storage.rescue import all_rescued
+from storage.rescue import all_rescued, rescued_snapshot
 from storage.restore import Restore
 from storage.segment import segment_names
 from storage.snapshot import SnapshotHeader, snapshot_names
@@ -329,8 +330,10 @@ def rescued() -> tuple[MemoryDisk, dict[str, bytes]]:
     writing.log.open_term(
         TERM_1._replace(number=2, id=b"2" * 16, parent=TERM_1.id, start_lsn=15), 15
     )
-    for name in ("a.note", "a.replayed", "00000000000000000007-aa.snap"):
+    for name in ("a.note", "a.replayed"):
         write_file(writing.disk, RESCUE_PREFIX + name, name.encode())
+    moved = rescued_snapshot(snapshot_at(writing, 7, EPOCH_US), b"s" * 16)
+    writing.disk.rename(f"{7:020d}.snap", moved)
     handle = writing.disk.create(RESCUE_PREFIX + "b.wal" + SUFFIX_IN_PROGRESS)
     writing.disk.close(handle)
     found = {name: writing.disk.read(name) for name in all_rescued(writing.disk)}
@@ -364,3 +367,26 @@ def test_a_damaged_rescue_file_is_copied_as_it_is() -> None:
     back = restored(target, again)
     assert again.read(name) == files[name]
     assert any("copied as it is" in note for note in back.notes)
+
+
+def test_what_is_missing_is_missing_in_the_copy_too() -> None:
+    writing = Writing(MemoryDisk(), 1_500)
+    for _ in range(6):
+        writing.frame(20)
+    writing.log.sync()
+    writing.log.publish_commit(120)
+    damaged = segment_names(writing.disk)[-2]
+    end_before(writing.disk, writing.meta, Damaged(damaged, 2_000, "CRC"))
+    backup = MemoryDisk()
+    run = Backup(writing.disk, backup, NOW_US)
+    for _ in run:
+        pass
+    assert read_missing(backup) == read_missing(writing.disk) == 120
+    assert any("up to LSN 120" in note for note in run.notes)
+    assert MISSING_NAME in read_manifest(backup).files
+    whole, earlier = MemoryDisk(), MemoryDisk()
+    last = restored(backup, whole).last_lsn
+    assert read_missing(whole) == 120
+    # An earlier point is what somebody asked for: nothing is missing up to there.
+    restored(backup, earlier, until_lsn=last - 1)
+    assert read_missing(earlier) == 0

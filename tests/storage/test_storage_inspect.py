@@ -13,6 +13,7 @@ from storage.files import FileDisk
 from storage.inspect import Dump, FileReport, dump, readable, verify
 from storage.memory import MemoryDisk
 from storage.meta import encode_commit
+from storage.rescue import rescued_snapshot
 from storage.segment import segment_names
 
 
@@ -177,3 +178,22 @@ def test_what_is_written_and_published_meanwhile_is_no_damage() -> None:
     assert [report.last_lsn for report in found] == [5]
     assert found.ok
     assert found.problems == []
+
+
+def test_verify_reads_rescued_snapshots_too() -> None:
+    writing = small_log()
+    writing.reopen()
+    name = small_snapshot(writing.disk, writing.meta, 2)
+    moved = rescued_snapshot(name, b"s" * 16)
+    writing.disk.rename(name, moved)
+    verification = verify(writing.disk)
+    (report,) = [one for one in verification if one.name == moved]
+    assert verification.ok
+    assert (report.state, report.last_lsn, report.problem) == ("rescue", 7, None)
+    # It is no part of what the node starts from.
+    assert verification.snapshot_lsn == 0
+    data = bytearray(writing.disk.read(moved))
+    data[len(data) // 2] ^= 1
+    reports, problems = damaged(writing, moved, bytes(data))
+    assert [one.state for one in reports if one.name == moved] == ["damaged"]
+    assert len(problems) == 1 and moved in problems[0]
