@@ -165,7 +165,7 @@ class Node:
         loop = asyncio.get_running_loop()
         self.peering = peering = Peering(self.role, self.clock, monotonic_us, loop.call_soon)
         peering.troubles.alarm = self.logger.error
-        peering.troubles.snapshots = lambda: self.snapshots.problem
+        peering.source.snapshots = self.snapshots
         peering.source.want_snapshot = self._snapshot_for_downstream
         peering.replica.before_reload = self.snapshots.invalidate
         storage.retained = peering.source.retained_lsn
@@ -288,9 +288,7 @@ class Node:
 
     def _snapshot_for_downstream(self) -> None:
         def done(task: asyncio.Task[int]) -> None:
-            if task.cancelled() or task.exception() is not None:
-                self.report(f"no snapshot for a downstream: {task.exception()}")
-            else:
+            if not task.cancelled() and task.exception() is None:
                 self.peering.source.snapshot_ready()
 
         self.snapshots.start().add_done_callback(done)

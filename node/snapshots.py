@@ -67,6 +67,10 @@ class Snapshots:
             task = self.start()
             task.add_done_callback(self._report)
 
+    def spoilt(self, error: StorageError) -> None:
+        """An older one was put aside, as it cannot be read; over once there is a new one."""
+        self.problem = f"older snapshot put aside: {error}"
+
     def _report(self, task: asyncio.Task[int]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self.log(f"snapshot failed: {task.exception()}")

@@ -6,7 +6,7 @@ Reads only; what a link does with it is the link's business (`node.links.Feed`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from model.errors import StorageError
@@ -17,9 +17,11 @@ from replication.messages import DIVERGED, GARBAGE, Ack, Hello, SnapshotBegin, W
 from replication.relay import Relay
 from replication.standing import Outcome
 from storage.runs import Run, RunReader
+from storage.snapshot import SnapshotReader, put_aside
 
 if TYPE_CHECKING:
     from node.peering import Peering
+    from node.snapshots import Snapshots
 
 #: Bytes of a snapshot whose CRC is taken in one go.
 CRC_BYTES = 4 << 20
@@ -46,6 +48,10 @@ class Source:
         #: The last record of the log that cannot be read, as far as was found out, and why.
         self._unreadable_lsn = 0
         self._damage = ""
+        #: Whose problem a snapshot is that turned out bad as a downstream got it.
+        self.snapshots: Snapshots | None = None
+        #: The snapshot that is read to its end because a downstream could not read it.
+        self._doubted = ""
 
     def welcome(self, hello: Hello) -> Welcome:
         # Whatever this turn changed is part of the log the answer speaks of.
@@ -147,6 +153,9 @@ class Source:
         """A downstream left: if what it was sent was garbage, see whether the log is damaged."""
         if relay is None or code not in (GARBAGE, DIVERGED):
             return
+        if relay.snapshot_name:
+            self._doubt(relay.snapshot_name)
+            return
         self.look(relay.acked_lsn + 1, relay.in_flight_bytes)
 
     def look(self, lsn: int, size: int) -> None:
@@ -168,8 +177,42 @@ class Source:
 
     # -- snapshots for downstreams ---------------------------------------------------------------
 
+    def _doubt(self, name: str) -> None:
+        """Read a snapshot to its end, block by block; nobody is served meanwhile."""
+        if self._doubted or name not in self.storage.disk.list():
+            return
+        self._doubted = name
+        self._crc = None
+        try:
+            blocks = SnapshotReader(self.storage.disk, name, self.storage.meta.cluster).blocks()
+        except StorageError as error:
+            self._judged(error)
+            return
+        self.peering.later(lambda: self._prove(blocks))
+
+    def _prove(self, blocks: Iterator[object]) -> None:
+        try:
+            more = next(blocks, None) is not None
+        except StorageError as error:
+            self._judged(error)
+            return
+        if more and self._doubted in self.storage.disk.list():
+            self.peering.later(lambda: self._prove(blocks))
+        else:
+            self._judged(None)
+
+    def _judged(self, error: StorageError | None) -> None:
+        name, self._doubted = self._doubted, ""
+        if error is not None and name in self.storage.disk.list():
+            put_aside(self.storage.disk, name)
+            if self.snapshots is not None:
+                self.snapshots.spoilt(error)
+        self.snapshot_ready()
+
     def serve_waiting(self) -> None:
         """Serve who waits to bootstrap: with the newest snapshot, or one that is asked for."""
+        if self._doubted:
+            return
         name = self.storage.newest_snapshot(self.first_lsn - 1)
         if name is None:
             self.want_snapshot()

@@ -65,8 +65,6 @@ class Troubles:
     def __init__(self, peering: Peering) -> None:
         self.peering = peering
         self.alarm: Callable[[str], None] = peering.say
-        #: Why the last snapshot failed, or an older one turned out bad; empty while all is well.
-        self.snapshots: Callable[[], str] = str
         self._links: dict[str, _Trouble] = {}
         self._told: set[str] = set()
 
@@ -122,8 +120,9 @@ class Troubles:
                 f"records up to LSN {missing} cannot be read here any more (see *.damaged): they "
                 f"are fetched from a peer, the log ends at LSN {peering.core.engine.lsn}"
             )
-        if bad := self.snapshots():
-            found.append(bad)
+        snapshots = peering.source.snapshots
+        if snapshots is not None and snapshots.problem:
+            found.append(snapshots.problem)
         if waiting := _waits_for_operator(peering):
             found.append(waiting)
         return tuple(found)

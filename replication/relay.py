@@ -198,6 +198,11 @@ class Relay:
         self.acked_lsn = self.applied_lsn = 0
         return [begin]
 
+    @property
+    def snapshot_name(self) -> str:
+        """Of the snapshot under way, empty once it is installed."""
+        return self._snapshot.name if self._snapshot is not None else ""
+
     def wants_snapshot(self) -> tuple[int, int] | None:
         """(offset, bytes) of the snapshot to read and `feed_snapshot`; None for nothing now."""
         if self.mode is not Mode.SNAPSHOT or self._snapshot is None:

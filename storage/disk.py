@@ -117,9 +117,14 @@ def append_all(disk: Disk, handle: int, data: bytes) -> None:
 def write_file(disk: Disk, name: str, data: bytes) -> None:
     """A whole small file, there completely or not at all: written aside, synced, renamed."""
     aside = name + SUFFIX_IN_PROGRESS
-    if aside in disk.list():
+    try:
+        handle = disk.create(aside)
+    except StorageError:
+        # What an earlier attempt left. Looking first would cost a listing each time.
+        if aside not in disk.list():
+            raise
         disk.remove(aside)
-    handle = disk.create(aside)
+        handle = disk.create(aside)
     try:
         append_all(disk, handle, data)
         disk.sync(handle)

@@ -196,4 +196,5 @@ def test_verify_reads_rescued_snapshots_too() -> None:
     data[len(data) // 2] ^= 1
     reports, problems = damaged(writing, moved, bytes(data))
     assert [one.state for one in reports if one.name == moved] == ["damaged"]
-    assert len(problems) == 1 and moved in problems[0]
+    assert len(problems) == 1
+    assert moved in problems[0]
