@@ -7,6 +7,7 @@ The rim takes the records of a whole event-loop turn at once (`take_records`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from heapq import heappush
 from typing import Any
 
@@ -107,9 +108,8 @@ class Engine:
             queue_space(CatalogueIndex(self._tube_appears, self._tube_goes))
         )
         self.sessions = Sessions(self, new_uuid)
-        self.config = self.store.add(
-            config_space(CatalogueIndex(self._config_in, lambda row: settings.forget(self, row)))
-        )
+        config_rows = partial(settings.apply_row, self), partial(settings.forget, self)
+        self.config = self.store.add(config_space(CatalogueIndex(*config_rows)))
         self.grants = self.store.add(grants_space(CatalogueIndex(self._grants_in, self._grants_in)))
         self.keys = Keys(self)
         #: Notes on tasks: of logged tubes, of temporary ones.
@@ -239,9 +239,6 @@ class Engine:
 
     def tube(self, name: str) -> Tube | None:
         return self.tubes.get(name)
-
-    def _config_in(self, row: Row) -> None:
-        settings.apply_row(self, row)
 
     def _grants_in(self, _row: Row) -> None:
         self.on_grants_changed()
