@@ -225,8 +225,10 @@ class MemoryDisk:
         file.synced(size, content)
 
     def close(self, handle: int) -> None:
-        name, _ = self._handles.pop(handle)
+        # A process that died in mid-operation still closes what it had; it is told so first.
+        name, _ = self._handles.get(handle, ("?", None))
         self._enter("close", name)
+        del self._handles[handle]
 
     def rename(self, old: str, new: str) -> None:
         self._file("rename", old)
