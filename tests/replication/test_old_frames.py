@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from replication_twins import Node
-from test_scenarios import same, settle
+from replication_twins import Node, same, settle
 
 from model import record
 from replication import codec
