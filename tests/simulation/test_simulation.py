@@ -30,6 +30,7 @@ REGRESSIONS = {
     5160: "pair mode that never goes alone went alone after a promotion nobody forced",
     101371: "a node that a rewind had left empty was promoted by force, and all else was cut",
     5950: "a session whose connection left during STARTUP held its task for ever",
+    100348: "the judge took a put nobody heard of, and cut, for its repetition that stayed",
 }
 #: Seeds of wide plans; a plan changes with its dimensions, so the fault has a test of its own, too.
 WIDE_REGRESSIONS = {
