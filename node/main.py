@@ -164,6 +164,7 @@ class Node:
         settings, storage = self.settings, self.storage
         loop = asyncio.get_running_loop()
         self.peering = peering = Peering(self.role, self.clock, monotonic_us, loop.call_soon)
+        self.snapshots.served_until = peering.served_until
         peering.troubles.alarm = self.logger.error
         peering.source.snapshots = self.snapshots
         peering.source.want_snapshot = self._snapshot_for_downstream

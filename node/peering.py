@@ -114,6 +114,10 @@ class Peering:
         """A master is known to have lived at this moment of the log's clock."""
         self.master_alive_us = max(self.master_alive_us, moment_us)
 
+    def served_until(self) -> int:
+        """Until when somebody is known to have served: until now, if it is this node."""
+        return self.core.engine.now if self.core.engine.running else self.master_alive_us
+
     def hello_cluster(self) -> bytes:
         return NO_CLUSTER if self.blank and not self.storage.missing_lsn else self.cluster_id
 

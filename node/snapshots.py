@@ -44,6 +44,9 @@ class Snapshots:
         self.published = published
         #: Why the last one failed, or which older one turned out bad; empty while all is well.
         self.problem = ""
+        #: Until when, by the log's clock, somebody is known to have served: a start from this
+        #: snapshot counts from there how long nobody did.
+        self.served_until: Callable[[], int] = lambda: core.engine.now
         self.every_bytes = every_bytes
         self.flush = flush
         self.log = log
@@ -131,7 +134,7 @@ class Snapshots:
         if failed is not None or wal.broken:
             writer.abort()
             raise failed or StorageError("snapshot", 0, "the log failed while it was written")
-        time_us = core.engine.now
+        time_us = self.served_until()
         self._finishing = self._pool.submit(self._finish, writer, end, time_us)
         try:
             bad = await asyncio.wrap_future(self._finishing)

@@ -265,6 +265,7 @@ class SimNode(Dialing):
             self.flush,
             self.say,
         )
+        self.snapshots.served_until = self.peering.served_until
         pool = VirtualPool(self)
         self.snapshots._pool = pool  # type: ignore[assignment]
 

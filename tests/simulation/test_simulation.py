@@ -19,6 +19,9 @@ import pytest
 from sim_plan import make_plan
 from sim_run import BATCH, run, run_batch
 from sim_scenario import Scenario
+from sim_world import SECOND
+
+from model.record import HEADER_SIZE, TERM, decode_body
 
 #: Seeds that once found a fault of the product; what it was stands beside them.
 REGRESSIONS = {
@@ -56,6 +59,26 @@ def test_seeds_that_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", WIDE_REGRESSIONS, ids=str)
 def test_wide_seeds_that_once_failed(seed: int) -> None:
     assert not run(seed)[1]
+
+
+@pytest.mark.sim
+def test_time_without_a_master_is_counted_over_a_snapshot_of_a_replica() -> None:
+    """Nobody serves from b's term 2 on; a takes a snapshot meanwhile, restarts from it and leads.
+
+    It was taken as a sign of a master, so that sessions ended as soon as a served.
+    """
+    scenario = Scenario(make_plan(4854))
+    scenario.run()
+    log = scenario.machines["a"].storage.log
+    assert log is not None
+    records = [
+        record
+        for header, frame in log.read_from(log.first_lsn)
+        for record in decode_body(memoryview(frame)[HEADER_SIZE:], header.count)
+    ]
+    third = next(at for at, record in enumerate(records) if record[3][0][:2] == [TERM, 3])
+    later = next(op[2][1] for op in records[third][3] if "sessions_later_us" in str(op))
+    assert later == records[third][0] - records[third - 1][0] > 4 * SECOND
 
 
 @pytest.mark.sim
