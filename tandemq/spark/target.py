@@ -139,9 +139,12 @@ class Target:
         return done
 
     def _send(self, frame: Frame) -> asyncio.Future[Any]:
+        """The answer to come; that the connection is over already is told by it, too."""
         assert self.connection is not None
-        call = self.connection.call(f"queue.tube.{self.tube}:put_many", [frame])
-        return asyncio.ensure_future(call)
+        return asyncio.ensure_future(self._call(self.connection, frame))
+
+    async def _call(self, connection: asynctnt.Connection, frame: Frame) -> Any:
+        return await connection.call(f"queue.tube.{self.tube}:put_many", [frame])
 
     async def _settle(self, waiting: deque[tuple[Frame, asyncio.Future[Any]]], done: Put) -> None:
         """Wait for the oldest frame; send all again where the node went away under it."""

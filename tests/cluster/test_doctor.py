@@ -110,7 +110,7 @@ def test_damage_in_the_log_and_a_torn_end(doctor: Doctor, data: Path) -> None:
     code, findings = doctor(data)
     assert code == 1
     errors = [one["text"] for one in findings if one["level"] == "error"]
-    assert errors[0].startswith(f"{segment.name}: byte 1100: CRC is ")
+    assert errors[0].startswith(f"{segment.name}: byte 1101: CRC is ")
     assert "was published as committed" in errors[1]
 
 

@@ -44,7 +44,7 @@ def metrics(nodes: Pair) -> bytes:
 
 
 def test_rules_and_configuration_are_valid_and_fire_when_they_should() -> None:
-    assert "13 rules found" in promtool("check", "rules", "alerts.yml")
+    assert "14 rules found" in promtool("check", "rules", "alerts.yml")
     promtool("check", "config", "prometheus.yml")
     promtool("test", "rules", "alerts_test.yml")
 

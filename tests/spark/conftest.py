@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,3 +22,15 @@ def maker(tmp_path: Path) -> Iterator[LogMaker]:
     one.open_term()
     yield one
     one.disk.release()
+
+
+@pytest.fixture(autouse=True)
+def py4j_leaves_its_sockets_to_the_test_that_made_them(
+    request: pytest.FixtureRequest,
+) -> Iterator[None]:
+    """The garbage collector closes a thread's socket to the JVM: not in somebody else's test."""
+    yield
+    if any(
+        "ResourceWarning" in str(mark.args) for mark in request.node.iter_markers("filterwarnings")
+    ):
+        gc.collect()
