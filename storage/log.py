@@ -13,7 +13,7 @@ from threading import Lock
 
 from model.errors import StorageError
 from model.record import FrameHeader
-from storage.disk import Disk, append_all, remove_durably
+from storage.disk import Disk, append_all
 from storage.meta import COMMIT_NAME, Meta, encode_commit
 from storage.rescue import Cut, cut_from, save_from
 from storage.segment import (
@@ -338,9 +338,11 @@ class Log:
         gone: list[str] = []
         while len(self._segments) > 1 and self._segments[0].last_lsn < before_lsn:
             name = self._segments[0].name
-            remove_durably(self._disk, name)
+            self._disk.remove(name)
+            # Gone, even if that cannot be made durable now: it must not be read any more.
             del self._segments[0]
             gone.append(name)
+            self._disk.sync_dir()
         return gone
 
     def rescue_from(self, lsn: int) -> list[str]:

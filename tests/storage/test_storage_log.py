@@ -278,6 +278,19 @@ def test_an_interrupted_trim_leaves_no_gap() -> None:
         assert [s.first_lsn for s in found.segments] in ([4, 5, 6, 7, 8], [5, 6, 7, 8])
 
 
+def test_after_a_trim_that_failed_half_way_the_log_is_read_and_trimmed_again() -> None:
+    writing = Writing(MemoryDisk(), SEGMENT_HEADER_SIZE + 1)
+    for _ in range(8):
+        writing.frame(1)
+    writing.disk.fail("sync_dir", 2)
+    with pytest.raises(StorageError, match="sync_dir"):
+        writing.log.trim(6)
+    first = writing.log.first_lsn
+    assert [header.first_lsn for header, _ in writing.log.read_from(first)] == list(range(first, 9))
+    assert writing.log.trim(6)
+    assert [header.first_lsn for header, _ in writing.log.read_from(6)] == [6, 7, 8]
+
+
 @pytest.mark.parametrize("lsn", range(1, 12))
 def test_a_cut_at_any_record_saves_the_rest_and_the_log_goes_on(lsn: int) -> None:
     writing = small_log()
