@@ -337,11 +337,9 @@ class Log:
         """
         gone: list[str] = []
         while len(self._segments) > 1 and self._segments[0].last_lsn < before_lsn:
-            name = self._segments[0].name
-            self._disk.remove(name)
+            self._disk.remove(self._segments[0].name)
             # Gone, even if that cannot be made durable now: it must not be read any more.
-            del self._segments[0]
-            gone.append(name)
+            gone.append(self._segments.pop(0).name)
             self._disk.sync_dir()
         return gone
 
