@@ -13,6 +13,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	done)
 VENV := .venv
 BIN := $(VENV)/bin
+# Which tests make unit runs; all unless given
+T ?=
 # Further words for a command: make run ARGS="--limit 1000"
 ARGS ?=
 CYCLES ?= 1000
@@ -24,7 +26,7 @@ SIM_SEEDS ?= 3000
 HISTORIES := $(CURDIR)/.histories
 TOOLS_SCRIPT := tests/tools/ensure_tools.sh
 
-.PHONY: help setup test lint unit big crash chaos judge mutants soak run bench fmt docs site screenshots tools programs clean cluster
+.PHONY: help setup test lint unit dist lock big crash chaos judge mutants soak run bench fmt docs site screenshots tools programs clean cluster attack
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,10 +39,10 @@ test: ## everything CI checks: format, lint, types, import arrows, tests
 	@$(MAKE) unit
 
 run: setup ## the main job on two nodes that are flipped and killed (ARGS="--help" for options)
-	@$(BIN)/tandemq demo $(ARGS)
+	@$(BIN)/python -m demo $(ARGS)
 
 cluster: setup ## two nodes that stay up until Ctrl-C (ARGS="--help" for options)
-	@$(BIN)/tandemq demo cluster $(ARGS)
+	@$(BIN)/python -m demo cluster $(ARGS)
 
 bench: setup ## measure speed and memory beside the yardstick (ARGS="--help" for options)
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -52,9 +54,9 @@ fmt: $(VENV)/.test ## format the code and fix what can be fixed
 docs: setup ## write docs/configuration.md, calls.md and cli.md from schema, call table and commands
 	@$(BIN)/tandemq config schema --format markdown > docs/configuration.md.new
 	@mv docs/configuration.md.new docs/configuration.md
-	@$(BIN)/python -m node.call_reference docs/_site/calls.md > docs/calls.md.new
+	@$(BIN)/python -m tandemq_server.cli.call_reference docs/_site/calls.md > docs/calls.md.new
 	@mv docs/calls.md.new docs/calls.md
-	@$(BIN)/python -m node.cli.document docs/_site/cli.md > docs/cli.md.new
+	@$(BIN)/python -m tandemq_server.cli.document docs/_site/cli.md > docs/cli.md.new
 	@mv docs/cli.md.new docs/cli.md
 
 site: $(VENV)/.test ## build the documentation's site into site/, strictly
@@ -70,8 +72,13 @@ lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | sed -n '/^Contracts:/p;/BROKEN/p;/not allowed/p;/->/p'
 
-unit: $(VENV)/.test tools ## the tests alone (ARGS="-k words" for some of them)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+unit: $(VENV)/.test $(if $(T),,tools) ## the tests alone (T=tests/drivers for some, without further tools)
+	@$(BIN)/python -m pytest $(if $(T),$(T),-n $(WORKERS)) $(ARGS)
+
+dist: $(VENV)/.test ## both wheels and source archives into dist/, checked
+	@rm -rf dist
+	@for project in client .; do $(BIN)/python -m build --no-isolation --outdir dist $$project >/dev/null; done
+	@$(BIN)/twine check --strict dist/*
 
 big: $(VENV)/.test ## a gigabyte of tasks, 100,000 files, 10,000 tubes, a million sessions: killed and started again
 	@BIG=1 $(BIN)/python -m pytest -s -q tests/crash/test_big_data.py $(ARGS)
@@ -81,6 +88,9 @@ crash: $(VENV)/.test ## kill -9 under load, 1,000 times (CYCLES=N for another nu
 
 chaos: $(VENV)/.test tools ## two nodes behind proxies, every story, CHAOS_SEEDS times each (ARGS="-k words")
 	@CHAOS=all CHAOS_SEEDS=$(CHAOS_SEEDS) $(BIN)/python -m pytest -q tests/chaos $(ARGS)
+
+attack: $(VENV)/.test ## what strangers and users may try, each on a fresh node: held or broken (ARGS="--short")
+	@$(BIN)/python -m tests.attack $(ARGS)
 
 judge: $(VENV)/.test tools ## simulation, chaos and crashes before the outside judge (SIM_SEEDS=N)
 	@rm -rf $(HISTORIES)
@@ -92,7 +102,7 @@ judge: $(VENV)/.test tools ## simulation, chaos and crashes before the outside j
 	@.tools/judge/judge -least 1000000 $(HISTORIES)
 
 mutants: $(VENV)/.test ## break one line at a time and see which test notices (ARGS="--only NAME")
-	@$(BIN)/python tests/mutants/mutants.py $(ARGS)
+	@$(BIN)/python -m tests.mutants.mutants $(ARGS)
 
 soak: $(VENV)/.test tools ## every chaos story again and again, an hour or so (CHAOS_SEEDS=N for another number)
 	@CHAOS=all CHAOS_SEEDS=$(if $(filter-out 1,$(CHAOS_SEEDS)),$(CHAOS_SEEDS),10) \
@@ -107,20 +117,33 @@ programs: ## of these the programs: Go, Node.js, a browser and others
 clean: ## remove .venv, .tools and caches
 	rm -rf $(VENV) .tools .histories site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# Stamps: done once, and again when pyproject.toml changes.
+lock: $(VENV)/.test ## fix versions and hashes of all dependencies anew (ARGS="--upgrade" for newer ones)
+	@$(PIP) uv
+	@$(LOCK) $(ARGS) pyproject.toml requirements/build.in -o requirements/product.txt
+	@$(LOCK) $(ARGS) pyproject.toml requirements/build.in --extra test -c requirements/product.txt \
+		-o requirements/test.txt
+
+# Stamps: done once, and again when a dependency changes. Versions and hashes are those of the lock.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-package tandemq \
+	--custom-compile-command 'make lock'
+PROJECTS := pyproject.toml client/pyproject.toml
+
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed, as python3 or PYTHON=...' >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.product: pyproject.toml | $(BIN)/python
+$(VENV)/.product: $(PROJECTS) requirements/product.txt | $(BIN)/python
 	@echo 'installing what the product needs'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(PIP) --require-hashes -r requirements/product.txt
+	@$(PIP) --no-deps --no-build-isolation -e . -e client
 	@touch $@
 
 # Once for both: what tests need includes what the product does.
-$(VENV)/.test: pyproject.toml | $(BIN)/python
+$(VENV)/.test: $(PROJECTS) requirements/test.txt | $(BIN)/python
 	@echo 'installing what product and tests need'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[test]'
+	@$(PIP) --no-compile --require-hashes -r requirements/test.txt
+	@$(PIP) --no-compile --no-deps --no-build-isolation -e . -e client
 	@# pip would do it with one core. Some files are templates and not meant to compile.
 	@$(BIN)/python -W ignore -m compileall -qq -j 2 $(VENV)/lib || true
 	@touch $(VENV)/.product $@

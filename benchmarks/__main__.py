@@ -17,15 +17,15 @@ import uvloop
 from asynctnt.exceptions import TarantoolError
 from rich.console import Console
 
-from benchmarks import inprocess, memory, replication, wire, xqueue
+from benchmarks import failover, inprocess, memory, replication, wire, xqueue
 from benchmarks.beanstalk import YardstickMissing
 from benchmarks.load import Shape
 from benchmarks.measure import Neighbours, environment
 from benchmarks.table import Row, all_met, draw, markdown, save, update_docs
 from benchmarks.target import Effort
-from node.demo.nodes import NodeFailed
+from demo.nodes import NodeFailed
 
-SECTIONS = ("wire", "inprocess", "memory", "replication", "xqueue")
+SECTIONS = ("wire", "inprocess", "memory", "replication", "failover", "xqueue")
 EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130
 CAUSES = (YardstickMissing, NodeFailed, TarantoolError, OSError, RuntimeError)
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -97,6 +97,8 @@ async def measure(
             rows, raw[section] = await memory.run(directory, effort, say)
         elif section == "replication":
             rows, raw[section] = await replication.run(directory, effort, say)
+        elif section == "failover":
+            rows, raw[section] = await failover.run(directory, effort, say)
         elif section == "xqueue":
             rows, raw[section] = await xqueue.run(directory, effort, say)
         else:

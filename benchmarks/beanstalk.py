@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import cast
 
-from node.demo.nodes import cpu_seconds, free_port
+from demo.nodes import cpu_seconds, free_port
 
 _START_SECONDS_MAX = 5.0
 

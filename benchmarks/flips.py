@@ -16,9 +16,9 @@ from pathlib import Path
 
 import uvloop
 
-from node.demo.crowd import connect, disconnect
-from node.demo.pair import Member, cluster, in_step, until
-from storage.disk import RESCUE_PREFIX
+from demo.crowd import connect, disconnect
+from demo.pair import Member, cluster, in_step, until
+from tandemq.log.disk import RESCUE_PREFIX
 
 RATIO_MAX = 1.2
 #: Seconds over which idle CPU is measured.

@@ -21,11 +21,11 @@ from typing import Any
 
 from benchmarks.table import Row, at_most
 from benchmarks.target import Effort, Say
-from drivers import BUILT_IN
-from engine import admin
-from engine.clients import Client
-from engine.queue import Engine
-from engine.tube import Tube
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine import admin
+from tandemq_server.engine.clients import Client
+from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.tube import Tube
 
 KINDS = ("utube", "utubettl")
 MANY_SUB_QUEUES = 30_000

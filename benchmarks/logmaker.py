@@ -12,16 +12,16 @@ from typing import Any
 
 import msgpack
 
-from drivers import KNOWN
-from engine import batches
-from engine.clients import Client
-from engine.queue import Engine
-from engine.tube import Tube
-from model.record import Record, encode_frame
-from storage.files import FileDisk
-from storage.log import SEGMENT_BYTES, Log
-from storage.meta import open_meta
-from storage.recovery import open_log, recover
+from tandemq.log.meta import open_meta
+from tandemq.model.record import Record, encode_frame
+from tandemq_server.engine import batches
+from tandemq_server.engine.clients import Client
+from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.tube import Tube
+from tandemq_server.facades.registered import KNOWN
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.log import SEGMENT_BYTES, Log
+from tandemq_server.storage.recovery import open_log, recover
 
 CLUSTER = bytes(range(16))
 START_US = 1_750_000_000_000_000
@@ -71,7 +71,7 @@ class LogMaker:
         self.turn()
 
     def tube(self, name: str, kind: str = "fifo", **opts: Any) -> Tube:
-        from engine import admin
+        from tandemq_server.engine import admin
 
         made = admin.create_tube(self.engine, name, kind, opts)
         self.turn()

@@ -16,7 +16,7 @@ from benchmarks import load
 from benchmarks.measure import median
 from benchmarks.table import Row, at_most, rate
 from benchmarks.target import Effort, Say, Target, tandem
-from node.demo.crowd import connect, disconnect
+from demo.crowd import connect, disconnect
 
 MILLION = 1_000_000
 IN_LOG_ONLY = 100_000

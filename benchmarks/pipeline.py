@@ -124,7 +124,7 @@ class Bench:
 
     def archive(self, spark: Any, operations: int) -> str:
         """The compacted log of so many operations."""
-        from pipeline import compact
+        from tandemq.pipeline import compact
 
         home = self.logs / f"archive-{operations}"
         if not home.exists():
@@ -137,8 +137,8 @@ class Bench:
 
         lean: as the commands of jobs through whose JVM no rows go.
         """
-        from pipeline.cli import plain
-        from pipeline.session import build_session
+        from tandemq.pipeline.cli import plain
+        from tandemq.pipeline.session import build_session
 
         self.say("starting Spark")
         started = time.perf_counter()

@@ -20,7 +20,7 @@ GROWTH_MAX = 1.2 * TIMES
 
 def one_after_the_other(spark: Any, paths: list[str], out: Path) -> dict[str, float]:
     """Seconds of each job, fresh output. Raises `RuntimeError` when the log is not sound."""
-    from pipeline import audit, history, report
+    from tandemq.pipeline import audit, history, report
 
     took: dict[str, float] = {}
 

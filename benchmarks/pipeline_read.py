@@ -64,8 +64,8 @@ def decode(bench: Bench) -> None:
 
 def read(bench: Bench) -> None:
     """The batch reader through Spark, and compaction."""
-    from pipeline import compact
-    from pipeline.events import read_log
+    from tandemq.pipeline import compact
+    from tandemq.pipeline.events import read_log
 
     path = bench.log(bench.operations)
     archive = bench.home / "archive"

@@ -19,7 +19,7 @@ from benchmarks.logmaker import LogMaker
 from benchmarks.pipeline import Bench
 from benchmarks.pipeline_read import MILLIONS
 from benchmarks.table import Row, at_least, at_most, rate
-from node.demo.nodes import NodeProcess
+from demo.nodes import NodeProcess
 
 BATCH = 250_000
 FLOOR_BATCHES = 12
@@ -38,7 +38,7 @@ def query_of(spark: Any, log: str, out: Path, **trigger: Any) -> Any:
 
 def followed(spark: Any, log: str, out: Path, **_: Any) -> Any:
     """The same by `tandemq pipeline follow`, whose files are written where they are decoded."""
-    from pipeline import follow
+    from tandemq.pipeline import follow
 
     return follow.start(spark, log, str(out), options={"maxRecordsPerBatch": BATCH})
 
@@ -60,7 +60,7 @@ def stream(bench: Bench) -> None:
 
 def _whole(bench: Bench, spark: Any, name: str, start: Any, goal: float | None) -> None:
     """Rows a second of the batches of a log, without the query's own start and end."""
-    from pipeline.events import read_log
+    from tandemq.pipeline.events import read_log
 
     path = bench.log(bench.operations)
     records = read_log(spark, [path], ("lsn",)).count()

@@ -31,7 +31,7 @@ def entry() -> Callable[[], object]:
     """What the `tandemq` command calls, from the installed distribution or the source tree."""
     for point in entry_points(group="console_scripts", name="tandemq"):
         return cast("Callable[[], object]", point.load())
-    return cast("Callable[[], object]", import_module("node.main").main)
+    return cast("Callable[[], object]", import_module("tandemq_server.node.main").main)
 
 
 class Sampler:

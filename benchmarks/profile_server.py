@@ -21,8 +21,8 @@ from rich.table import Table
 from benchmarks import load
 from benchmarks.profile_launch import START, STOP
 from benchmarks.target import DRIVERS, Effort, Target
-from node.demo.crowd import connect, disconnect
-from node.demo.nodes import NodeFailed, NodeProcess
+from demo.crowd import connect, disconnect
+from demo.nodes import NodeFailed, NodeProcess
 
 WHAT = ("all", "put", "take", "ping", "batches")
 

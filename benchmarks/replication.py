@@ -14,10 +14,10 @@ from pathlib import Path
 
 from benchmarks.table import Row, at_least, at_most, rate
 from benchmarks.target import Effort, Say, Target, tandem
-from node.demo.crowd import connect, disconnect
-from node.demo.history import History
-from node.demo.pair import Member, cluster, in_step, until
-from node.demo.team import Guide, Seat, Team, TeamPlan
+from demo.crowd import connect, disconnect
+from demo.history import History
+from demo.pair import Member, cluster, in_step, until
+from demo.team import Guide, Seat, Team, TeamPlan
 
 SECTION = "two nodes"
 FLIPS, FLIPS_FULL = 20, 100
@@ -85,7 +85,7 @@ async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], d
         share = replicas[ack] / sum(sum(seconds) for seconds in raw[ack].values())
         goals = [at_most(share, 0.5, "x")] if ack == "local" else []
         rows.append(Row(SECTION, f"{ack}: replica's CPU", f"{share:.2f}x", goals=goals))
-    text = f"p50 {_at(delays, 0.5):.2f} ms, p99 {_at(delays, 0.99):.2f} ms"
+    text = f"p50 {at(delays, 0.5):.2f} ms, p99 {at(delays, 0.99):.2f} ms"
     rows.append(Row(SECTION, "pair: a put by one producer", text))
     return rows, {"cost_cpu_seconds": raw}
 
@@ -124,7 +124,7 @@ async def _delays(target: Target, effort: Effort) -> list[float]:
     return found
 
 
-def _at(values: Sequence[float], share: float) -> float:
+def at(values: Sequence[float], share: float) -> float:
     """The value below which `share` of them lie."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
@@ -136,13 +136,13 @@ async def _flips(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], 
     count = FLIPS_FULL if effort.full else FLIPS
     async with _pair(directory / "flips", effort) as (a, b, _):
         say(f"{count} flips, idle")
-        idle = [await _idle_flip(*pair) for pair in _turns(a, b, count)]
+        idle = [await idle_flip(*pair) for pair in _turns(a, b, count)]
         say(f"{count} flips at {RATE:,.0f} operations a second")
         busy, unknown = await _busy_flips(a, b, count)
     rows = []
     for name, times, share, bound in (("idle", idle, 0.5, 50), ("busy", busy, 0.99, 300)):
-        figure = f"p50 {_at(times, 0.5):.0f} ms, p99 {_at(times, 0.99):.0f} ms"
-        goal = at_most(_at(times, share), bound, " ms")
+        figure = f"p50 {at(times, 0.5):.0f} ms, p99 {at(times, 0.99):.0f} ms"
+        goal = at_most(at(times, share), bound, " ms")
         rows.append(Row(SECTION, f"switch-over, {name} ({count})", figure, goals=[goal]))
     rows[-1].goals.append(at_most(unknown, 0, " unknown"))
     say("forced promotion of a replica that has everything")
@@ -161,7 +161,7 @@ def _turns(a: Member, b: Member, count: int) -> list[tuple[Member, Member]]:
     return [(a, b) if turn % 2 == 0 else (b, a) for turn in range(count)]
 
 
-async def _idle_flip(old: Member, new: Member) -> float:
+async def idle_flip(old: Member, new: Member) -> float:
     """Milliseconds from the command to the first put the new node accepts."""
     await until("in step", lambda: in_step(new, old), (old, new))
     connection = (await connect("127.0.0.1", new.port, 1))[0]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks import beanstalk, load
 from benchmarks.measure import Median, Sample, Stopwatch, median
-from node.demo.crowd import connect, disconnect
-from node.demo.nodes import NodeProcess
+from demo.crowd import connect, disconnect
+from demo.nodes import NodeProcess
 
 DRIVERS = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
 CAPACITY = 100_000_000

@@ -5,18 +5,14 @@ Best of several rounds on one core; a yardstick for changes here, no substitute 
 
 from __future__ import annotations
 
-import pathlib
-import sys
 import timeit
 from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
-from model.errors import failure
-from wire.arguments import check_nesting, first_id, plain, split_put, take_timeout
-from wire.frames import RequestDecoder
-from wire.replies import empty_reply, error_reply, task_reply, values_reply
+from tandemq.model.errors import failure
+from tandemq_server.wire.arguments import check_nesting, first_id, plain, split_put, take_timeout
+from tandemq_server.wire.frames import RequestDecoder
+from tandemq_server.wire.replies import empty_reply, error_reply, task_reply, values_reply
 
 FRAMES = 200
 ROUNDS = 9

@@ -22,13 +22,13 @@ from typing import Any, BinaryIO
 from benchmarks import beanstalk, xqueue_start
 from benchmarks.table import Row, at_least, rate
 from benchmarks.target import Effort, Say
-from drivers import KNOWN
-from engine import admin
-from engine.clients import Client
-from engine.queue import Engine
-from engine.xqueue import RecordTube
-from model.record import encode_frame
-from node.recovered import settle_memory
+from tandemq.model.record import encode_frame
+from tandemq_server.engine import admin
+from tandemq_server.engine.clients import Client
+from tandemq_server.engine.queue import Engine
+from tandemq_server.facades.registered import KNOWN
+from tandemq_server.facades.xqueue.tube import RecordTube
+from tandemq_server.node.loop.recovered import settle_memory
 
 PRODUCERS = (1, 4, 8, 12, 24)
 WORKERS = 32

@@ -20,13 +20,13 @@ import uvloop
 from benchmarks import load
 from benchmarks.table import Row, at_most
 from benchmarks.target import Effort, Say, tandem
-from drivers.xqueue import XQueue
-from engine.xqueue_arguments import statistics
-from node.demo.crowd import connect, disconnect
-from node.recovered import settle_memory
-from spaces.record_index import RecordIndex
-from spaces.space import Row as Row_
-from spaces.store import Store
+from demo.crowd import connect, disconnect
+from tandemq_server.facades.xqueue.arguments import statistics
+from tandemq_server.facades.xqueue.driver import XQueue
+from tandemq_server.node.loop.recovered import settle_memory
+from tandemq_server.spaces.record_index import RecordIndex
+from tandemq_server.spaces.space import Row as Row_
+from tandemq_server.spaces.store import Store
 
 RECORDS, RECORDS_FULL = 1_000_000, 4_000_000
 TASKS, LANES, FIRST_S, STEP_S = 400, 64, 1.0, 0.005

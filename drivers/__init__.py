@@ -1,4 +1,4 @@
-"""Tube drivers: those of the queue module, queue15, xqueue, the contract for custom ones.
+"""Tube drivers: those of the queue module, and the contract for all others.
 
 A driver turns a call on a tube into row changes of its space and returns the rows it changed. It
 never waits, logs, asks a clock or answers a client.
@@ -6,33 +6,26 @@ never waits, logs, asks a clock or answers a client.
 
 from __future__ import annotations
 
-from drivers.base import Driver, DriverMisuse
-from drivers.fifo import Fifo
-from drivers.fifottl import FifoTtl, LimFifoTtl
-from drivers.queue15 import Queue15
-from drivers.utube import Utube
-from drivers.utubettl import UtubeTtl
-from drivers.xqueue import XQueue
+from tandemq_server.drivers.base import Driver, DriverMisuse
+from tandemq_server.drivers.fifo import Fifo
+from tandemq_server.drivers.fifottl import FifoTtl, LimFifoTtl
+from tandemq_server.drivers.utube import Utube
+from tandemq_server.drivers.utubettl import UtubeTtl
 
 BUILT_IN: dict[str, type[Driver]] = {
     driver.name: driver for driver in (Fifo, FifoTtl, LimFifoTtl, Utube, UtubeTtl)
 }
-#: Of other systems, with calls of their own.
-FACADES: dict[str, type[Driver]] = {driver.name: driver for driver in (Queue15, XQueue)}
-#: Every tube type that comes with the node.
-KNOWN: dict[str, type[Driver]] = {**BUILT_IN, **FACADES}
+#: Types of the facades, which are registered above (facades/registered.py): no driver's of a user.
+RESERVED = frozenset({"queue15", "xqueue"})
 
 __all__ = [
     "BUILT_IN",
-    "FACADES",
-    "KNOWN",
+    "RESERVED",
     "Driver",
     "DriverMisuse",
     "Fifo",
     "FifoTtl",
     "LimFifoTtl",
-    "Queue15",
     "Utube",
     "UtubeTtl",
-    "XQueue",
 ]

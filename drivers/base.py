@@ -8,14 +8,14 @@ waiting consumers and replies.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from model.errors import ER_PROC_LUA, QueueError
-from model.record import SET
-from model.task import DONE, STATE_NAMES, TAKEN
-from spaces.space import Row, Space
-from spaces.status_index import StatusIndex
+from tandemq.model.errors import ER_PROC_LUA, QueueError
+from tandemq.model.record import SET
+from tandemq.model.task import DONE, STATE_NAMES, TAKEN
+from tandemq_server.spaces.space import Row, Space
+from tandemq_server.spaces.status_index import StatusIndex
 
 #: (event name, row after it): what a deadline did, in the order it happened.
 Event = tuple[str, Row]
@@ -55,7 +55,7 @@ class Driver(ABC):
     """One tube's task logic over its space.
 
     `now` is the log's clock in µs everywhere. Rows are tuples whose first two fields are the task
-    id (int) and its status (one character of model.task); the payload is raw MessagePack and
+    id (int) and its status (one character, `model.task`); the payload is raw MessagePack and
     stands last unless `normalize_task` says otherwise. The engine checks that a task exists, and
     who owns it, before it calls release, delete, bury or touch. Raise `DriverMisuse` for a bad
     argument before changing anything; any other exception is rolled back, reported to the caller
@@ -73,9 +73,10 @@ class Driver(ABC):
     #: this field of a row names its lane.
     lanes: ClassVar[bool] = False
     lane_field: ClassVar[int] = 2
-    #: Whether it keeps records of a layout of their own, see `drivers.xqueue`: then the calls of
-    #: `box.space.NAME` are served, and `take_one`, `finish`, `ready` are asked for.
+    #: Whether its rows are records of a layout of their own, which only its options tell.
     records: ClassVar[bool] = False
+    #: What serves a tube of it instead of the engine's own: a class that is called as `Tube` is.
+    shape: ClassVar[Callable[..., Any] | None] = None
     #: Largest number of tasks, all states counted; 0 = no limit. A put beyond it waits.
     capacity: int = 0
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from drivers.base import DriverMisuse
-from model.errors import ER_FIELD_TYPE
-from model.task import INFINITY_S, INFINITY_US, NEVER_US
-from spaces.space import Row
+from tandemq.model.errors import ER_FIELD_TYPE
+from tandemq.model.task import INFINITY_S, INFINITY_US, NEVER_US
+from tandemq_server.drivers.base import DriverMisuse
+from tandemq_server.spaces.space import Row
 
 # Fields every ttl driver shares.
 NEXT_EVENT, TTL, TTR, PRI, CREATED = 2, 3, 4, 5, 6

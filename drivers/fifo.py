@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from drivers.base import DriverMisuse, StatusDriver
-from spaces.space import IndexShape, Row, Space
-from spaces.status_index import StatusIndex
+from tandemq_server.drivers.base import DriverMisuse, StatusDriver
+from tandemq_server.spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.status_index import StatusIndex
 
 FIELDS = (("task_id", "unsigned"), ("status", "string"), ("data", "*"))
 SHAPES = (

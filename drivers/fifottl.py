@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from drivers.base import DriverMisuse, Event, StatusDriver
-from drivers.deadlines import (
+from tandemq.model.record import SET
+from tandemq.model.task import INFINITY_S, NEVER_US
+from tandemq_server.drivers.base import DriverMisuse, Event, StatusDriver
+from tandemq_server.drivers.deadlines import (
     CREATED,
     LONGEST_US,
     NEXT_EVENT,
@@ -19,11 +21,9 @@ from drivers.deadlines import (
     duration_us,
     priority,
 )
-from model.record import SET
-from model.task import INFINITY_S, NEVER_US
-from spaces.index import DeadlineIndex
-from spaces.space import IndexShape, Row, Space
-from spaces.status_index import StatusIndex
+from tandemq_server.spaces.index import DeadlineIndex
+from tandemq_server.spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.status_index import StatusIndex
 
 FIELDS = (
     ("task_id", "unsigned"),

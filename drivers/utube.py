@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from drivers.base import DriverMisuse, StatusDriver, sub_queue_name
-from model.record import SET
-from spaces.space import IndexShape, Row, Space
-from spaces.status_index import CountingStatusIndex
-from spaces.subqueue_index import SubQueueIndex
+from tandemq.model.record import SET
+from tandemq_server.drivers.base import DriverMisuse, StatusDriver, sub_queue_name
+from tandemq_server.spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.status_index import CountingStatusIndex
+from tandemq_server.spaces.subqueue_index import SubQueueIndex
 
 FIELDS = (("task_id", "unsigned"), ("status", "string"), ("utube", "string"), ("data", "*"))
 SHAPES = (

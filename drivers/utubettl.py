@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from drivers.base import sub_queue_name
-from drivers.deadlines import NEXT_EVENT, PRI, due
-from drivers.fifottl import TtlDriver
-from model.record import SET
-from spaces.index import DeadlineIndex
-from spaces.space import IndexShape, Row, Space
-from spaces.status_index import CountingStatusIndex
-from spaces.subqueue_index import SubQueueIndex
+from tandemq.model.record import SET
+from tandemq_server.drivers.base import sub_queue_name
+from tandemq_server.drivers.deadlines import NEXT_EVENT, PRI, due
+from tandemq_server.drivers.fifottl import TtlDriver
+from tandemq_server.spaces.index import DeadlineIndex
+from tandemq_server.spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.status_index import CountingStatusIndex
+from tandemq_server.spaces.subqueue_index import SubQueueIndex
 
 UTUBE = 7
 FIELDS = (

@@ -8,15 +8,14 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from engine import attempts, lifecycle, pause, policy
-from engine.arguments import lua_type
-from model.errors import ER_IDENTIFIER, QueueError, failure
-from model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE, KIND_GRANT
-from model.task import INFINITY_S
+from tandemq.model.errors import ER_IDENTIFIER, QueueError, failure
+from tandemq.model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE
+from tandemq.model.task import INFINITY_S
+from tandemq_server.engine import altering, attempts, grants, lifecycle, pause, policy, settings
+from tandemq_server.engine.arguments import lua_type
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
-    from engine.tube import Tube
+    from tandemq_server.engine.ports import Engine, Tube
 
 TUBE_OPTIONS = frozenset(
     {
@@ -33,31 +32,13 @@ TUBE_OPTIONS = frozenset(
     }
 )
 NAME_CHARS_MAX = 65_000
-METHODS_GRANTED = (
-    "put",
-    "take",
-    "touch",
-    "ack",
-    "release",
-    "peek",
-    "bury",
-    "kick",
-    "delete",
-    "put_many",
-    "take_many",
-    "ack_many",
-    "release_many",
-    "info",
-    "finish",
-    "list",
-)
-MANAGE_METHODS = ("pause", "resume", "redrive", "bulk")
 
 
 def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
     """Create a tube, or with `if_not_exists` return the one that is there, unchanged.
 
-    Raises code 32 with the original's texts, 70 for a bad name.
+    Raises code 32 with the original's texts, or with what is different about the one that is
+    there; 70 for a bad name.
     """
     if opts is None or opts == []:
         opts = {}
@@ -71,6 +52,7 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
         )
     existing = engine.tubes.get(name)
     if opts.get("if_not_exists") is True and existing is not None:
+        altering.check_same(existing, kind, opts)
         return existing
     temporary = bool(opts.get("temporary"))
     if temporary and engine.in_replicaset:
@@ -90,6 +72,7 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
         _abandon(engine, name)
         raise failure(f'The "{kind}" driver cannot serve tube {name}: {reason}')
     tube_id = max((row[1] + 1 for row in engine.catalogue.rows.values()), default=0)
+    settings.move_schema(engine)
     engine.catalogue.insert((name, tube_id, space.name, kind, full))
     if name not in engine.tubes:
         reason = engine.broken.pop(name, "unknown reason")
@@ -152,10 +135,12 @@ def drop_tube(engine: Engine, tube: Tube) -> bool:
         tube.cancel(waiter)
         engine.unpark(waiter)
     lifecycle.stop_driver(engine, tube)
+    settings.move_schema(engine)
     engine.catalogue.delete(tube.name)
     engine.keys.forget_tube(tube)
     tube.notebook.forget_tube(tube.id)
     pause.forget_tube(tube)
+    grants.forget_tube(engine, tube)
     engine.store.drop(tube.space)
     engine.commit(KIND_DROP_TUBE, None)
     return True
@@ -172,10 +157,13 @@ def describe(tube: Tube) -> dict[str, Any]:
     }
 
 
-def cfg(engine: Engine, opts: Any) -> None:
-    """`queue.cfg`: everything is checked before anything is changed; left out = unchanged."""
+Cfg = tuple[float | None, bool | None]
+
+
+def cfg_options(opts: Any) -> Cfg:
+    """What `queue.cfg` is asked for: (ttr, in_replicaset), None for what is left out."""
     if opts is None or opts == []:
-        return
+        return None, None
     if type(opts) is not dict:
         raise failure(f"Invalid options of cfg: expected a map, got {lua_type(opts)}")
     for option in opts:
@@ -189,7 +177,12 @@ def cfg(engine: Engine, opts: Any) -> None:
     in_replicaset = opts.get("in_replicaset")
     if in_replicaset is not None and type(in_replicaset) is not bool:
         raise failure(f"Invalid value of in_replicaset: {in_replicaset}")
-    engine.configure(ttr, in_replicaset)
+    return ttr, in_replicaset
+
+
+def cfg(engine: Engine, opts: Any) -> None:
+    """`queue.cfg`: everything is checked before anything is changed; left out = unchanged."""
+    engine.configure(*cfg_options(opts))
 
 
 def statistics(engine: Engine, name: Any = None) -> dict[str, Any]:
@@ -220,29 +213,3 @@ def tube_names(engine: Engine, name: Any = None) -> list[str] | bool:
     if type(name) is not str:
         raise failure("argument #1 should be string or nil")
     return name in engine.tubes
-
-
-def grant(engine: Engine, tube: Tube, user: Any, args: Any) -> None:
-    """Give a user (or role) rights on a tube: to read its spaces, and to call with `call`."""
-    if type(user) is not str or not user:
-        raise failure("Invalid user: expected a name")
-    if args is None or args == []:
-        args = {}
-    if type(args) is not dict:
-        raise failure(f"Invalid options of grant: expected a map, got {lua_type(args)}")
-    for option in args:
-        if option not in ("call", "truncate", "manage", "prefix"):
-            raise failure(f"Unknown option {option}")
-    prefix = args.get("prefix") or "queue.tube"
-    calls = [f"space:{tube.space.name}", "space:_queue"]
-    if args.get("call"):
-        calls += ["queue.identify", "queue.statistics"]
-        calls += [f"{prefix}.{tube.name}:{method}" for method in METHODS_GRANTED]
-    if args.get("truncate"):
-        calls.append(f"{prefix}.{tube.name}:truncate")
-    if args.get("manage"):
-        calls += [f"{prefix}.{tube.name}:{method}" for method in ("info", "list", *MANAGE_METHODS)]
-    for call in calls:
-        if (user, call) not in engine.grants.rows:
-            engine.grants.insert((user, call))
-    engine.commit(KIND_GRANT, None)

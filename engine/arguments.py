@@ -8,9 +8,15 @@ from __future__ import annotations
 from math import isfinite, isnan
 from typing import Any
 
-from drivers.deadlines import LUA_TYPES
-from model.errors import ER_EXACT_MATCH, ER_FIELD_MISSING, ER_KEY_PART_TYPE, QueueError, failure
-from model.task import INFINITY_S, NEVER_US
+from tandemq.model.errors import (
+    ER_EXACT_MATCH,
+    ER_FIELD_MISSING,
+    ER_KEY_PART_TYPE,
+    QueueError,
+    failure,
+)
+from tandemq.model.task import INFINITY_S, NEVER_US
+from tandemq_server.drivers.deadlines import LUA_TYPES
 
 
 def lua_type(value: Any) -> str:

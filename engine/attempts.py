@@ -11,27 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from drivers.base import Event
-from engine import headers
-from engine.arguments import lua_type
-from engine.clients import Delivery
-from engine.notes import (
+from tandemq.model.errors import failure
+from tandemq.model.record import KIND_OTHER
+from tandemq.model.task import DELAYED, INFINITY_S
+from tandemq_server.drivers.base import Event
+from tandemq_server.engine import facts, headers
+from tandemq_server.engine.arguments import lua_type
+from tandemq_server.engine.clients import Delivery
+from tandemq_server.engine.notes import (
     NOTE_ATTEMPTS,
     NOTE_FROM,
     NOTE_FROM_ATTEMPTS,
     NOTE_FROM_ID,
     NOTE_REASON,
     NOTE_TIME,
+    failures_of,
 )
-from model.errors import failure
-from model.record import KIND_OTHER
-from model.task import DELAYED, INFINITY_S
-from spaces.space import Row
+from tandemq_server.spaces.space import Row
 
 if TYPE_CHECKING:
-    from engine.clients import Client
-    from engine.queue import Engine
-    from engine.tube import Tube
+    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.ports import Engine, Tube
 
 REASON_BYTES_MAX = 1000
 #: Why an attempt ended, where nobody said more.
@@ -120,9 +120,10 @@ def _give_up(tube: Tube, task_id: int, attempts: int, reason: str) -> Row:
     target = None if policy.dead_letter is None else engine.tubes.get(policy.dead_letter)
     if target is None:
         return tube.driver.bury(task_id, engine.now)
+    failures = list(failures_of(tube.notes.get(task_id)))
     row, done = move(tube, target, task_id)
     origin = (tube.name, task_id, attempts)
-    target.notebook.write(target.id, row[0], 0, reason, engine.now, origin)
+    target.notebook.write(target.id, row[0], 0, reason, engine.now, origin, failures)
     return done
 
 
@@ -140,7 +141,7 @@ def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     if old[1] == DELAYED and "next_event" in names:
         opts["delay"] = max(0, old[names.index("next_event")] - engine.now) / 1_000_000
     row = target.inner.put(tube.shown(old)[-1], opts or None, engine.now)
-    kept = headers.of(tube.notes.get(task_id))
+    kept = headers.kept(tube.notes.get(task_id))
     if kept is not None:
         target.notebook.head(target.id, row[0], kept)
     done = tube.driver.delete(task_id, engine.now)
@@ -197,6 +198,7 @@ def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
             found["max_attempts"] = tube.policy.max_attempts
         if tube.policy.retry is not None:
             found["retry"] = True
+            found["retry_within"] = tube.policy.retry.delay(found["attempts"], 0.0) / 1_000_000
     if note is not None:
         found |= _told(note)
     return found
@@ -205,7 +207,13 @@ def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
 def info(tube: Tube, task_id: Any) -> dict[str, Any]:
     """`TUBE:info(id)`: everything known of a task but its payload; times in seconds."""
     row = tube.peek(task_id)
-    return {"id": row[0], "state": row[1], **told(tube, row[0], row[1])}
+    return about(tube, tube.space.rows.get(row[0], row), row[1])
+
+
+def about(tube: Tube, row: Row, status: str) -> dict[str, Any]:
+    """The same of one of the tube's rows, whose state clients are told is `status`."""
+    known = told(tube, row[0], status)
+    return {"id": row[0], "state": status, **facts.facts(tube, row, status), **known}
 
 
 def told(tube: Tube, task_id: int, status: str) -> dict[str, Any]:
@@ -217,6 +225,8 @@ def told(tube: Tube, task_id: int, status: str) -> dict[str, Any]:
         found["max_attempts"] = tube.policy.max_attempts
     if note is not None:
         found |= _told(note)
+    if failures := failures_of(note):
+        found["failures"] = [{"time": at / 1_000_000, "reason": why} for at, why in failures]
     return found
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drivers.base import Driver
-from engine import arguments, attempts, expiry, keys, room
-from engine.clients import PENDING, Client, _Sentinel
-from model.bounds import RECORD_BYTES_MAX, RECORD_HEAD_BYTES
-from model.errors import failure, not_taken, task_not_found
-from model.record import (
+from tandemq.model.bounds import RECORD_BYTES_MAX, RECORD_HEAD_BYTES
+from tandemq.model.errors import failure, not_taken, task_not_found
+from tandemq.model.record import (
     KIND_ACK_MANY,
     KIND_PUT_MANY,
     KIND_RELEASE_MANY,
     KIND_TAKE_MANY,
     check_record,
 )
+from tandemq_server.drivers.base import Driver
+from tandemq_server.engine import arguments, attempts, expiry, keys, room
+from tandemq_server.engine.clients import PENDING, Client, _Sentinel
 
 if TYPE_CHECKING:
-    from engine.tube import Tube
-    from spaces.space import Row
+    from tandemq_server.engine.ports import Tube
+    from tandemq_server.spaces.space import Row
 
 #: Tasks in one batch; more is the caller's mistake, not a reason to hold up everybody else.
 BATCH_MAX = 10_000
@@ -49,7 +49,7 @@ def put_many(
             for _, opts in items:
                 driver.check_put(opts)
         if any(keys.has_key(opts) for _, opts in items):
-            keyed = keys.split_many(items)
+            keyed = keys.split_many(tube, items)
     if driver.capacity:
         if keyed is None:
             new, size = len(items), sum(len(data) for data, _ in items)
@@ -64,8 +64,8 @@ def put_many(
         rows, ids = keys.insert_many(tube, keyed)
     if len(rows) > engine.unmeasured and not (plain and _far_below(items)):
         check_record(engine.store.ops)
-    tube.calls["put"] += len(rows)
     engine.commit(KIND_PUT_MANY, client.session)
+    tube.calls["put"] += len(rows)
     if tube.callback is not None:
         for row in rows:
             tube.notify(row, "put")

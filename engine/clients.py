@@ -5,12 +5,12 @@ The rim subclasses `Client` and turns outcomes into bytes; the engine never sees
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from engine.tube import Tube
-    from model.errors import QueueError
-    from spaces.space import Row
+    from tandemq.model.errors import QueueError
+    from tandemq_server.spaces.space import Row
 
 
 class _Sentinel:
@@ -65,6 +65,20 @@ class Client:
         raise NotImplementedError
 
 
+class Line(Protocol):
+    """Where a parked call waits: a tube, or whoever tells of lost tasks. Called by the engine."""
+
+    @property
+    def blocked(self) -> Mapping[int, Waiter]:
+        """Puts that wait for room, by number."""
+
+    def cancel(self, waiter: Waiter) -> None:
+        """The call waits no longer."""
+
+    def timed_out(self, waiter: Waiter, blocked: bool) -> Any:
+        """What a call is told whose wait has come to its end; `blocked`: it waited for room."""
+
+
 class Waiter:
     """A parked call: a take that waits for a task, or a put that waits for room.
 
@@ -94,7 +108,7 @@ class Waiter:
         waiter_id: int,
         client: Client,
         ticket: Any,
-        tube: Tube,
+        tube: Line,
         deadline: int | None,
         token: bool | str = False,
     ) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import attempts
-from model.errors import failure
+from tandemq.model.errors import failure
+from tandemq_server.engine import attempts
 
 if TYPE_CHECKING:
-    from engine.tube import Tube
-    from spaces.space import Row
+    from tandemq_server.engine.ports import Tube
+    from tandemq_server.spaces.space import Row
 
 
 def expire(tube: Tube, task_id: int) -> None:
     """A deadline of one task is due: one transaction, however many events."""
     engine = tube.engine
+    owner = tube.taken.rows.get((tube.id, task_id))
     events = tube.driver.expire(task_id, engine.now)
     if tube.policy is not None:
         events = attempts.expired(tube, events)
@@ -24,6 +25,7 @@ def expire(tube: Tube, task_id: int) -> None:
         if row[1] == "-" and tube.notes:
             tube.notebook.forget(tube.id, row[0])
     engine.commit(engine.event_kind(events[-1][0] if events else ""), None)
+    engine.lookout.tell(tube, owner, None, "its time ran out")
     for event, row in events:
         if event == "delete":
             tube.done += 1

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import arguments, keys, room
-from engine.batches import BATCH_MAX
-from model.errors import failure, task_not_found
-from model.record import KIND_FINISH
+from tandemq.model.errors import failure, task_not_found
+from tandemq.model.record import KIND_FINISH
+from tandemq_server.engine import arguments, keys, room
+from tandemq_server.engine.batches import BATCH_MAX
 
 if TYPE_CHECKING:
-    from engine.clients import Client
-    from engine.tube import Tube
-    from spaces.space import Row
+    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.ports import Tube
+    from tandemq_server.spaces.space import Row
 
 #: A task to put: its tube, raw payload, options as the caller gave them.
 Put = tuple["Tube", bytes, Any]
@@ -43,7 +43,7 @@ def finish(
         target.driver.check_put(given)
         batch = wanted.setdefault(target, [])
         placed.append((target, len(batch)))
-        batch += keys.split_many([(data, given)])
+        batch += keys.split_many(target, [(data, given)])
     # The task goes first: where it goes back into its own full tube it makes room for itself.
     done = tube.driver.delete(task_id, engine.now)
     tube.shown(done)
@@ -56,9 +56,9 @@ def finish(
             if not room.has(target, new, size):
                 raise failure(f"Tube {target.name}: {room.no_room_for(target, new, size).text}")
         stored[target] = keys.insert_many(target, batch)
+    engine.commit(KIND_FINISH, client.session)
     tube.calls["ack"] += 1
     tube.done += 1
-    engine.commit(KIND_FINISH, client.session)
     tube.tell(done, "delete")
     for target, (rows, _) in stored.items():
         target.calls["put"] += len(rows)

@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from engine.arguments import lua_type
-from engine.notes import NOTE_HEADERS
-from model.errors import failure
+from tandemq.model.errors import failure
+from tandemq_server.engine.arguments import lua_type
+from tandemq_server.engine.notes import NOTE_HEADERS
 
 if TYPE_CHECKING:
-    from spaces.space import Row
+    from tandemq_server.spaces.space import Row
 
+#: No header of a producer begins so.
+OURS = "@"
 #: The option of a put.
 HEADERS = "headers"
 HEADERS_MAX = 16
@@ -107,5 +109,13 @@ def _check_tracestate(text: str) -> None:
 
 
 def of(note: Row | None) -> dict[str, str] | None:
-    """The headers a task's note keeps."""
-    return note[NOTE_HEADERS] if note is not None and len(note) > NOTE_HEADERS else None
+    """The headers a task's note keeps, for people: without what else stands there (usage.py)."""
+    found = kept(note)
+    if found is not None and OURS in "".join(found):
+        found = {name: text for name, text in found.items() if name[0] != OURS}
+    return found or None
+
+
+def kept(note: Row | None) -> dict[str, str] | None:
+    """All that a task takes along wherever it goes."""
+    return (note[NOTE_HEADERS] or None) if note is not None and len(note) > NOTE_HEADERS else None

@@ -1,6 +1,6 @@
 """Tasks from another server, in the layout of its spaces: ids, states and deadlines are kept.
 
-The layouts: the queue module's five drivers, the 1.5 queue, and records of xqueue.
+The layout of the queue module's five drivers is here; a tube of another system has its own.
 
 Rows and how far the import is are one record: what was taken in once never comes again, even when
 it has been executed meanwhile. The mark is a row of `_tandem_config`, named `import:TUBE`.
@@ -8,31 +8,19 @@ it has been executed meanwhile. The mark is a row of `_tandem_config`, named `im
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from drivers import BUILT_IN
-from drivers import queue15 as q
-from drivers.deadlines import CREATED, NEXT_EVENT, TTL
-from drivers.queue15 import Queue15
-from drivers.xqueue import XQueue
-from model.errors import failure
-from model.record import KIND_OTHER
-from model.task import NEVER_US
-from spaces.lane_index import MIDDLE
-from spaces.space import Row
+from tandemq.model.errors import failure
+from tandemq.model.record import KIND_OTHER
+from tandemq.model.task import NEVER_US
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.drivers.deadlines import CREATED, NEXT_EVENT, TTL
+from tandemq_server.spaces.space import Row
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
-    from engine.tube import Tube
+    from tandemq_server.engine.ports import Engine, Tube
 
 BATCH_MAX = 10_000
-#: Fields of a 1.5 row before its data: id, tube, status, event, ipri, pri, cid, created, ttl, ttr,
-#: cbury, ctaken.
-FIXED_15 = 12
-#: A runat below ten years in seconds is of a clock that began at the machine's start.
-MONOTONIC_BELOW_S = 10 * 365 * 86_400
-_STATUS_15 = {"r": "r", "d": "~", "t": "r", "b": "!", "*": "*"}
 #: A decoded tuple, and its fields from the payload on as they came (a field, or an array of them).
 Tuple = tuple[list[Any], bytes]
 
@@ -56,15 +44,15 @@ def state(engine: Engine, name: Any) -> dict[str, Any] | None:
 
 
 def _text_keys(tube: Tube) -> bool:
-    return isinstance(tube.inner, XQueue) and tube.inner.layout.text_keys
+    layout = tube.layout()
+    return layout is not None and layout.text_keys
 
 
 def fixed_fields(tube: Tube) -> int | None:
     """How many fields of a source's tuple are decoded; what follows is payload. None for all."""
-    if isinstance(tube.inner, XQueue):
-        return None
-    if isinstance(tube.inner, Queue15):
-        return FIXED_15
+    layout = tube.layout()
+    if layout is not None:
+        return layout.fixed
     if BUILT_IN.get(tube.type) is not type(tube.inner):
         raise failure(f"Tasks cannot be imported into tubes of type {tube.type}")
     return len(tube.space.format) - 1
@@ -84,15 +72,12 @@ def take_in(engine: Engine, tube: Tube, source: Any, tuples: list[Tuple]) -> int
     if known is not None and known["source"] != source:
         raise failure(f"Tube {tube.name} was imported from {known['source']}, not from {source}")
     last, count = (known["last"], known["count"]) if known else (None, 0)
-    now = engine.now
+    now, layout = engine.now, tube.layout()
     for fields, payload in tuples:
-        if isinstance(tube.inner, XQueue):
-            row = _row_of_record(tube.inner, fields, now)
-            key = row[0]
-        elif isinstance(tube.inner, Queue15):
-            row, key = _row_15(tube, fields, payload), fields[0]
-        else:
+        if layout is None:
             row, key = _row(tube, fields, payload), fields[0]
+        else:
+            row, key = layout.row(fields, payload, now)
         if last is not None and (type(key) is not type(last) or key <= last):
             raise failure(f"Task {key} is not behind {last}, the last one imported")
         tube.space.insert(row)
@@ -133,83 +118,3 @@ def _row(tube: Tube, fields: list[Any], payload: bytes) -> Row:
         if tube.type not in ("fifo", "utube"):
             fields[NEXT_EVENT] = min(fields[CREATED] + fields[TTL], NEVER_US)
     return (*fields, payload)
-
-
-def _number(fields: list[Any], at: int) -> int:
-    """A number as 1.5 stored it: an integer, or the bytes of one, little-endian."""
-    value = fields[at]
-    if type(value) is str:
-        value = value.encode("utf-8", "surrogateescape")
-    if type(value) is bytes and len(value) in (1, 4, 8):
-        value = int.from_bytes(value, "little")
-    if type(value) is not int or not 0 <= value <= NEVER_US:
-        raise _bad(fields, f"field {at} is no number")
-    return value
-
-
-def _row_15(tube: Tube, fields: list[Any], payload: bytes) -> Row:
-    ident, lane, status = fields[:3]
-    if type(ident) is not str or type(lane) is not str or status not in _STATUS_15:
-        raise _bad(fields, "expected id, tube and a status of r d t b *")
-    if isinstance(tube.inner, Queue15) and tube.inner.find(ident) is not None:
-        raise _bad(fields, "its id is there already")
-    event, ipri, pri, _, created, ttl, ttr, cbury, ctaken = (
-        _number(fields, at) for at in range(3, FIXED_15)
-    )
-    if ipri > 255 or pri > 255:
-        raise _bad(fields, "a priority is above 255")
-    life = min(ttl, q.LONGEST_US)
-    if status != "d":
-        event = created + life
-    task_id = tube.space.next_id
-    rank = MIDDLE + ipri - q.IPRI
-    turn = task_id if rank > MIDDLE else 0
-    return (
-        task_id, _STATUS_15[status], lane, ident, min(event, NEVER_US), rank, pri, turn,
-        created, life, ttr, cbury, ctaken, payload,
-    )  # fmt: skip
-
-
-def _row_of_record(driver: XQueue, fields: list[Any], now: int) -> Row:
-    """A record of xqueue. Its one timer field means what its status and the features say.
-
-    Taken records are ready, as the original makes them at its start; a timer that was left behind
-    by another status (on R without ttl, on T and B) means nothing and is dropped.
-    """
-    layout, features = driver.layout, driver.features
-    if len(fields) > layout.width:
-        raise failure(f"Record {fields[:1]} has more fields than the format of the tube")
-    fields = fields + [None] * (layout.width - len(fields))
-    key = layout.check_key(fields[layout.pk])
-    letter = fields[layout.status]
-    if type(letter) is not str or letter not in "RTWBZD" or len(letter) != 1:
-        raise failure(f"Record {key}: unknown status {letter} (expected one of R T W B Z D)")
-    runat = 0 if layout.runat is None else _moment(key, fields[layout.runat])
-    life = 0 if driver.ttl is None else driver.ttl
-    if letter == "T" or (letter == "R" and not (runat and "ttl" in features)):
-        runat = now + life if letter == "T" and life else 0
-    if letter == "R" or letter == "T":
-        state = ("r", runat, "x" if runat else "", runat)
-    elif letter == "W":
-        state = ("~", runat, "w" if runat else "", runat + life if runat and life else 0)
-    elif letter == "Z":
-        state = ("z", runat, "z" if runat else "", 0)
-    else:
-        state = ("!" if letter == "B" else "d", 0, "", 0)
-    return (key, *state, *layout.rest(fields))
-
-
-def _moment(key: Any, value: Any) -> int:
-    """A runat in seconds since the epoch as µs, 0 for none."""
-    if value is None:
-        return 0
-    if type(value) not in (int, float) or not isfinite(value):
-        raise failure(f"Record {key}: runat is no number of seconds")
-    if value <= 0:
-        return 0
-    if value < MONOTONIC_BELOW_S:
-        raise failure(
-            f"Record {key}: !!! Queue contains monotonic runat. Consider updating tasks "
-            "(https://github.com/moonlibs/xqueue/issues/2)"
-        )
-    return min(round(float(value) * 1_000_000), NEVER_US)

@@ -2,7 +2,7 @@
 
 A key belongs to one tube and is remembered from the first put on, whatever becomes of the task.
 Keys are rows, logged with the put itself, so a restart, a snapshot and a promotion keep them; those
-of a temporary tube stay on this node, as its tasks do. Puts without a key never come here.
+of a temporary tube stay on this node. Puts without a key never come here.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
-from drivers.deadlines import duration_us
-from engine import headers, room
-from engine.arguments import lua_type
-from engine.clients import Client, Delivery, _Sentinel
-from model.errors import failure
-from model.record import DELETE_MANY, KIND_OTHER, KIND_PUT
-from model.task import DONE
-from spaces.index import Index
-from spaces.space import IndexShape, Row, Space
+from tandemq.model.errors import failure
+from tandemq.model.record import DELETE_MANY, KIND_OTHER, KIND_PUT
+from tandemq.model.task import DONE
+from tandemq_server.drivers.deadlines import duration_us
+from tandemq_server.engine import headers, room
+from tandemq_server.engine.arguments import lua_type
+from tandemq_server.engine.clients import Client, Delivery, _Sentinel
+from tandemq_server.spaces.index import Index
+from tandemq_server.spaces.space import IndexShape, Row, Space
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
-    from engine.tube import Tube
+    from tandemq_server.engine.ports import Engine, Tube
 
 KEYS_ID, LOCAL_KEYS_ID = 519, 520
 #: Kind of the entry among the timers that says when the next key is to be forgotten.
@@ -204,10 +203,7 @@ def _remove(space: Space, keys: list[tuple[int, str]]) -> None:
         store.ops.append((DELETE_MANY, space.id, keys))
 
 
-# -- the calls ------------------------------------------------------------------------------------
-
-
-def split(opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
+def split(tube: Tube, opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
     """(key, window in µs, the other options) of a put; the key is "" where it is NULL.
 
     Headers, checked, stay among the others for `insert`. Raises code 32 for a bad key, window or
@@ -229,11 +225,12 @@ def split(opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
         raise failure(f"Invalid value of key: expected a string, got {lua_type(key)}")
     if not 0 < len(key.encode("utf-8", "surrogateescape")) <= KEY_BYTES_MAX:
         raise failure(f"Invalid value of key: expected 1 to {KEY_BYTES_MAX} bytes")
-    return key, _window_us(window), rest or None
+    return key, _window_us(tube, window), rest or None
 
 
-def _window_us(window: Any) -> int:
-    window_us = duration_us("window", WINDOW_S if window is None else window)
+def _window_us(tube: Tube, window: Any) -> int:
+    usual = tube.opts.get("key_window") or WINDOW_S
+    window_us = duration_us("window", usual if window is None else window)
     if not window_us:
         raise failure(f"Invalid value of window: {window} (expected seconds above 0)")
     return window_us
@@ -286,24 +283,24 @@ def put(
     tube: Tube, client: Client, ticket: Any, data: bytes, opts: dict[str, Any]
 ) -> Row | _Sentinel:
     """`Tube.put` for options with a key. A put that came again needs no room and counts as none."""
-    key, window_us, rest = split(opts)
+    key, window_us, rest = split(tube, opts)
     known = find(tube, key)
     if known is not None:
         return first(tube, known)
     driver = tube.driver
     if driver.capacity and (tube.blocked or not room.has(tube, 1, len(data))):
-        return tube.wait_for_room(client, ticket, data, opts)
+        return room.wait(tube, client, ticket, data, opts)
     row = insert(tube, data, key, window_us, rest)
     shown = tube.shown(row)
-    tube.calls["put"] += 1
     tube.engine.commit(KIND_PUT, client.session)
+    tube.calls["put"] += 1
     tube.tell_put(row)
     return shown
 
 
 def put_waiting(tube: Tube, data: bytes, opts: dict[str, Any]) -> tuple[Row | None, Row]:
     """There is room for a put that waited: (its row or None, what to answer)."""
-    key, window_us, rest = split(opts)
+    key, window_us, rest = split(tube, opts)
     known = find(tube, key)
     if known is not None:
         return None, first(tube, known)
@@ -311,10 +308,11 @@ def put_waiting(tube: Tube, data: bytes, opts: dict[str, Any]) -> tuple[Row | No
     return row, tube.shown(row)
 
 
+Given = tuple[bytes, dict[str, Any] | None]
 Keyed = tuple[bytes, str, int, dict[str, Any] | None]
 
 
-def split_many(items: Iterable[tuple[bytes, dict[str, Any] | None]]) -> list[Keyed]:
+def split_many(tube: Tube, items: Iterable[Given]) -> list[Keyed]:
     """A batch as (payload, key, window in µs, other options)."""
     found: list[Keyed] = []
     windows: dict[int | None, int] = {}
@@ -333,10 +331,10 @@ def split_many(items: Iterable[tuple[bytes, dict[str, Any] | None]]) -> list[Key
         ):
             window_us = windows.get(window)
             if window_us is None:
-                window_us = windows[window] = _window_us(window)
+                window_us = windows[window] = _window_us(tube, window)
             found.append((data, key, window_us, None))
         else:
-            found.append((data, *split(opts)))
+            found.append((data, *split(tube, opts)))
     return found
 
 

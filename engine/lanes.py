@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from engine import attempts, expiry, waiting
-from engine.clients import EMPTY, PENDING, Client, Waiter, _Sentinel
-from engine.tube import Tube
-from model.errors import failure
-from model.record import KIND_TAKE
-from spaces.space import Row, Space
+from tandemq.model.errors import failure
+from tandemq.model.record import KIND_TAKE
+from tandemq_server.engine import attempts, expiry, waiting
+from tandemq_server.engine.clients import EMPTY, PENDING, Client, Waiter, _Sentinel
+from tandemq_server.engine.tube import Tube
+from tandemq_server.spaces.space import Row, Space
 
 if TYPE_CHECKING:
-    from drivers.base import Driver
-    from engine.queue import Engine
+    from tandemq_server.drivers.base import Driver
+    from tandemq_server.engine.ports import Engine
 
 #: Lanes whose counters are kept after their last task went; the oldest are forgotten beyond that.
 COUNTED_MAX = 10_000
@@ -142,29 +142,28 @@ class LaneTube(Tube):
         self.engine.woken.append(self)
         return outcome
 
-
-def serve(tube: LaneTube) -> None:
-    """Serve the lanes that were woken, each strictly in order of arrival."""
-    if not tube.woken:
-        # All of it was woken: takes go on that were paused.
-        tube.woken.update(dict.fromkeys(tube.lines))
-    while tube.woken:
-        lane = next(iter(tube.woken))
-        del tube.woken[lane]
-        line = tube.lines.get(lane)
-        while line:
-            waiter = next(iter(line.values()))
-            if waiter.id not in tube.waiters:
-                # Answered with all others, at a change of roles.
-                tube.leave(lane, waiter.id)
-                continue
-            try:
-                outcome = tube.take_now(waiter.client, lane)
-            except Exception as error:
-                outcome = waiting.failed(tube, error)
-            if outcome is None:
-                break
-            del tube.waiters[waiter.id]
-            tube.leave(lane, waiter.id)
-            tube.engine.unpark(waiter)
-            waiter.client.deliver(waiter.ticket, outcome)
+    def serve(self) -> None:
+        """Serve the lanes that were woken, each strictly in order of arrival."""
+        if not self.woken:
+            # All of it was woken: takes go on that were paused.
+            self.woken.update(dict.fromkeys(self.lines))
+        while self.woken:
+            lane = next(iter(self.woken))
+            del self.woken[lane]
+            line = self.lines.get(lane)
+            while line:
+                waiter = next(iter(line.values()))
+                if waiter.id not in self.waiters:
+                    # Answered with all others, at a change of roles.
+                    self.leave(lane, waiter.id)
+                    continue
+                try:
+                    outcome = self.take_now(waiter.client, lane)
+                except Exception as error:
+                    outcome = waiting.failed(self, error)
+                if outcome is None:
+                    break
+                del self.waiters[waiter.id]
+                self.leave(lane, waiter.id)
+                self.engine.unpark(waiter)
+                waiter.client.deliver(waiter.ticket, outcome)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.system_spaces import TAKEN_TIME
-from model.record import KIND_OTHER
+from tandemq.model.record import KIND_OTHER
+from tandemq_server.engine.system_spaces import TAKEN_TIME
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
+    from tandemq_server.engine.ports import Engine
 
 
 def prolong(engine: Engine, by_us: int, since: int | None = None) -> int:

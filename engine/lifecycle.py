@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import attempts, leases
-from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
-from model.record import KIND_OTHER, KIND_SESSION, KIND_STARTUP
+from tandemq.model.record import KIND_OTHER, KIND_SESSION, KIND_STARTUP
+from tandemq_server.engine import attempts, leases
+from tandemq_server.engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
-    from engine.tube import Tube
-    from spaces.space import Row
+    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.spaces.space import Row
 
 
 Released = list[tuple["Tube", "Row"]]

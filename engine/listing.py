@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from drivers.base import sub_queue_name
-from drivers.deadlines import duration_us
-from engine import arguments, attempts, room
-from model.errors import failure
-from model.record import KIND_DELETE, KIND_KICK, KIND_OTHER
-from model.task import BURIED, DELAYED, STATE_NAMES, TAKEN
+from tandemq.model.errors import failure
+from tandemq.model.record import KIND_DELETE, KIND_KICK, KIND_OTHER
+from tandemq.model.task import BURIED, DELAYED, STATE_NAMES, TAKEN
+from tandemq_server.drivers.base import sub_queue_name
+from tandemq_server.drivers.deadlines import duration_us
+from tandemq_server.engine import arguments, attempts, room
 
 if TYPE_CHECKING:
-    from engine.clients import Client
-    from engine.tube import Tube
-    from spaces.space import Row
+    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.ports import Tube
+    from tandemq_server.spaces.space import Row
 
 #: Rows looked at in one call.
 SCAN_ROWS = 20_000
@@ -196,12 +196,13 @@ def _kick(tube: Tube, client: Client, rows: list[Row]) -> None:
 
 
 def _delete(tube: Tube, client: Client, rows: list[Row]) -> None:
-    gone = []
+    gone, owners = [], []
     for row in rows:
         gone.append(tube.driver.delete(row[0], tube.engine.now))
-        tube.taken.disown(tube.id, row[0])
+        owners.append(tube.taken.disown(tube.id, row[0]))
         tube.notebook.forget(tube.id, row[0])
     tube.engine.commit(KIND_DELETE, client.session)
+    tube.engine.lookout.tell_all(tube, owners, client, "it was deleted")
     _told_gone(tube, gone)
 
 

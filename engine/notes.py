@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spaces.index import Index
-from spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.index import Index
+from tandemq_server.spaces.space import IndexShape, Row, Space
 
 if TYPE_CHECKING:
-    from spaces.store import Store
+    from tandemq_server.spaces.store import Store
 
 NOTES_ID, LOCAL_NOTES_ID = 521, 522
 NOTE_TUBE, NOTE_TASK, NOTE_ATTEMPTS, NOTE_REASON, NOTE_TIME, NOTE_FROM, NOTE_FROM_ID = range(7)
 NOTE_FROM_ATTEMPTS = 7
-#: Only in notes of tasks that have headers (headers.py).
+#: Only in notes of tasks that have headers (headers.py), or have failed: then {} for none.
 NOTE_HEADERS = 8
+#: Only in notes of tasks that have failed: [time, reason] of each failure, the latest ones.
+NOTE_FAILURES = 9
+FAILURES_KEPT = 20
 FIELDS = (
     ("tube_id", "unsigned"),
     ("task_id", "unsigned"),
@@ -30,6 +33,7 @@ FIELDS = (
     ("from_id", "unsigned"),
     ("from_attempts", "unsigned"),
     ("headers", "map"),
+    ("failures", "array"),
 )
 
 
@@ -73,13 +77,15 @@ class NotesIndex(Index):
 class Notes:
     """The notes of one kind of tubes, logged or temporary."""
 
-    def __init__(self, space_id: int, name: str, temporary: bool) -> None:
+    def __init__(
+        self, space_id: int, name: str, temporary: bool, others: tuple[Index, ...] = ()
+    ) -> None:
         self.index = NotesIndex()
         self.space = Space(
             space_id,
             name,
             FIELDS,
-            indexes=(self.index,),
+            indexes=(self.index, *others),
             shapes=(IndexShape("task", [(0, "unsigned"), (1, "unsigned")]),),
             temporary=temporary,
             key_of=_key_of,
@@ -93,19 +99,26 @@ class Notes:
         reason: str,
         now: int,
         origin: tuple[str, int, int] = ("", 0, 0),
+        failures: list[list[Any]] | None = None,
     ) -> None:
-        """Note the end of an attempt; `origin`: (tube, id, attempts there) of a dead letter."""
+        """Note the end of an attempt; `origin`: (tube, id, attempts there) of a dead letter, and
+        `failures` those it had there.
+        """
         key = (tube_id, task_id)
         known = self.space.rows.get(key)
-        if known is None:
-            self.space.insert((tube_id, task_id, attempts, reason, now, *origin))
-        elif origin[0]:
+        if failures is None:
+            failures = [*failures_of(known), [now, reason]][-FAILURES_KEPT:]
+        if known is not None and len(known) > NOTE_FAILURES and not origin[0]:
+            pairs = (NOTE_ATTEMPTS, attempts, NOTE_REASON, reason, NOTE_TIME, now)
+            self.space.set(key, *pairs, NOTE_FAILURES, failures)
+            return
+        more: tuple[Any, ...] = (*origin, {}, failures)
+        if known is not None:
             self.space.delete(key)
-            self.space.insert(
-                (tube_id, task_id, attempts, reason, now, *origin, *known[NOTE_HEADERS:])
-            )
-        else:
-            self.space.set(key, NOTE_ATTEMPTS, attempts, NOTE_REASON, reason, NOTE_TIME, now)
+            kept = known[NOTE_HEADERS] if len(known) > NOTE_HEADERS else {}
+            at = origin if origin[0] else known[NOTE_FROM:NOTE_HEADERS]
+            more = (*at, kept, failures)
+        self.space.insert((tube_id, task_id, attempts, reason, now, *more))
 
     def head(self, tube_id: int, task_id: int, headers: dict[str, str]) -> None:
         """A new task has headers."""
@@ -116,8 +129,10 @@ class Notes:
         row = self.space.rows.get((tube_id, task_id))
         if row is not None and row[NOTE_FROM]:
             self.space.set((tube_id, task_id), NOTE_ATTEMPTS, 0)
-        elif row is not None and len(row) > NOTE_HEADERS:
-            self.space.set((tube_id, task_id), NOTE_ATTEMPTS, 0, NOTE_REASON, "", NOTE_TIME, 0)
+        elif row is not None and len(row) > NOTE_HEADERS and row[NOTE_HEADERS]:
+            pairs = (NOTE_ATTEMPTS, 0, NOTE_REASON, "", NOTE_TIME, 0)
+            emptied: tuple[Any, ...] = (NOTE_FAILURES, []) if len(row) > NOTE_FAILURES else ()
+            self.space.set((tube_id, task_id), *pairs, *emptied)
         elif row is not None:
             self.space.delete((tube_id, task_id))
 
@@ -132,10 +147,21 @@ class Notes:
             self.space.delete((tube_id, task_id))
 
 
-def both(store: Store) -> tuple[Notes, Notes]:
-    """Notes of logged and of temporary tubes."""
-    logged = Notes(NOTES_ID, "_tandem_notes", False)
-    local = Notes(LOCAL_NOTES_ID, "_tandem_notes_local", True)
+def failures_of(row: Row | None) -> list[list[Any]]:
+    """[time in µs, reason] of each failure a note tells of, oldest first."""
+    if row is None or not row[NOTE_TIME]:
+        return []
+    if len(row) > NOTE_FAILURES:
+        found: list[list[Any]] = row[NOTE_FAILURES]
+        return found
+    # Written before all of them were kept.
+    return [[row[NOTE_TIME], row[NOTE_REASON]]]
+
+
+def both(store: Store, others: tuple[Index, Index]) -> tuple[Notes, Notes]:
+    """Notes of logged and of temporary tubes; `others`: a further index of each."""
+    logged = Notes(NOTES_ID, "_tandem_notes", False, others[:1])
+    local = Notes(LOCAL_NOTES_ID, "_tandem_notes_local", True, others[1:])
     store.add(logged.space)
     store.add(local.space)
     return logged, local

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from drivers.base import DriverMisuse
-from engine import room
-from engine.system_spaces import CatalogueIndex
-from model.errors import failure
-from model.record import KIND_CONFIG
-from spaces.space import IndexShape, Row, Space
+from tandemq.model.errors import failure
+from tandemq.model.record import KIND_CONFIG
+from tandemq_server.drivers.base import DriverMisuse
+from tandemq_server.engine import room
+from tandemq_server.engine.system_spaces import CatalogueIndex
+from tandemq_server.spaces.space import IndexShape, Row, Space
 
 if TYPE_CHECKING:
-    from engine.clients import Client
-    from engine.queue import Engine
-    from engine.tube import Tube
+    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.ports import Engine, Tube
 
 PAUSED_ID = 523
 PAUSED_TUBE, PAUSED_PUTS, PAUSED_TAKES = range(3)

@@ -10,15 +10,23 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from engine.room import REJECT, WAIT
-from model.errors import QueueError, failure
-from model.task import INFINITY_S, NEVER_US
+from tandemq.model.errors import QueueError, failure
+from tandemq.model.task import INFINITY_S, NEVER_US
+from tandemq_server.engine.room import REJECT, WAIT
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
+    from tandemq_server.engine.ports import Engine
 
 RETRY_OPTIONS = frozenset({"retry_delay", "retry_factor", "retry_delay_max", "retry_jitter"})
-OPTIONS = RETRY_OPTIONS | {"max_attempts", "dead_letter", "capacity", "capacity_bytes", "overflow"}
+OPTIONS = RETRY_OPTIONS | {
+    "max_attempts",
+    "dead_letter",
+    "capacity",
+    "capacity_bytes",
+    "overflow",
+    "key_window",
+    "age_max",
+}
 ATTEMPTS_MAX = 1_000_000
 FACTOR_MAX = 100
 #: Unless the tube says otherwise: each retry waits twice as long, an hour at most, and up to half
@@ -90,6 +98,8 @@ def check(engine: Engine, driver: Any, name: str, kind: str, opts: dict[str, Any
     _check_retry(driver, kind, opts)
     _number(opts, "capacity", 0, NEVER_US, whole=True)
     _number(opts, "capacity_bytes", 0, NEVER_US, whole=True)
+    _number(opts, "key_window", 0.001, INFINITY_S)
+    _number(opts, "age_max", 0, INFINITY_S)
     overflow = opts.get("overflow")
     if overflow is not None and overflow not in (REJECT, WAIT):
         raise bad("overflow", overflow, f"{REJECT} or {WAIT}")

@@ -11,28 +11,9 @@ from functools import partial
 from heapq import heappush
 from typing import Any
 
-from drivers.base import Driver
-from engine import expiry, lanes, lifecycle, notes, room, settings, waiting
-from engine.clients import EMPTY, NIL, Client, Waiter
-from engine.keys import TIMER_KEYS, Keys
-from engine.pause import Pauses
-from engine.session_times import TIMER_SESSION
-from engine.sessions import Sessions
-from engine.system_spaces import (
-    CatalogueIndex,
-    config_space,
-    consumers_space,
-    grants_space,
-    queue_space,
-    session_ids_space,
-    taken_space,
-)
-from engine.tube import Callback, Tube
-from engine.waits import SLACK, Waits
-from engine.xqueue import RecordTube
-from model.bounds import MIB, unmeasured_rows
-from model.errors import failure
-from model.record import (
+from tandemq.model.bounds import MIB, unmeasured_rows
+from tandemq.model.errors import failure
+from tandemq.model.record import (
     KIND_DELAY,
     KIND_OTHER,
     KIND_TERM,
@@ -42,9 +23,37 @@ from model.record import (
     Record,
     check_record,
 )
-from model.task import NEVER_US
-from spaces.space import IndexShape, Row, Space
-from spaces.store import Store
+from tandemq.model.task import NEVER_US
+from tandemq_server.drivers.base import Driver
+from tandemq_server.engine import (
+    catalogue,
+    expiry,
+    lifecycle,
+    notes,
+    ports,
+    room,
+    settings,
+)
+from tandemq_server.engine.clients import EMPTY, Client, Line, Waiter
+from tandemq_server.engine.keys import TIMER_KEYS, Keys
+from tandemq_server.engine.lookout import Lookout
+from tandemq_server.engine.pause import Pauses
+from tandemq_server.engine.session_times import TIMER_SESSION
+from tandemq_server.engine.sessions import Sessions
+from tandemq_server.engine.system_spaces import (
+    CatalogueIndex,
+    config_space,
+    consumers_space,
+    grants_space,
+    queue_space,
+    session_ids_space,
+    taken_space,
+)
+from tandemq_server.engine.tube import Callback, Tube
+from tandemq_server.engine.usage import Usage, UsageIndex
+from tandemq_server.engine.waits import SLACK, Waits
+from tandemq_server.spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.store import Store
 
 #: A waiting call that ends at the moment of a timer comes before or after it as if it were one of
 #: this kind.
@@ -82,7 +91,7 @@ class Engine:
         self.full = ""
         self.records: list[Record] = []
         self.running = False
-        self.woken: list[Tube] = []
+        self.woken: list[ports.Tube] = []
         self.last_delivery = 0
         #: µs nobody reigned, set before `promote`; the moment up to which leases got them.
         self.frozen_us = self.frozen_until = 0
@@ -91,6 +100,8 @@ class Engine:
         self.ttr_us = 0
         self.ttr_s: float | int = 0
         self.in_replicaset = False
+        #: What connectors compare: it moves when a tube comes or goes, see engine/settings.py.
+        self.schema_version = settings.SCHEMA_FIRST
         self.tubes: dict[str, Tube] = {}
         self.tube_of_space: dict[int, Tube] = {}
         self.callbacks: dict[str, Callback] = {}
@@ -105,7 +116,13 @@ class Engine:
         self.taken = taken_space()
         self.store.add(self.taken)
         self.catalogue = self.store.add(
-            queue_space(CatalogueIndex(self._tube_appears, self._tube_goes))
+            queue_space(
+                CatalogueIndex(
+                    partial(catalogue.appears, self),
+                    partial(catalogue.goes, self),
+                    changed=partial(catalogue.altered, self),
+                )
+            )
         )
         self.sessions = Sessions(self, new_uuid)
         config_rows = partial(settings.apply_row, self), partial(settings.forget, self)
@@ -113,12 +130,17 @@ class Engine:
         self.grants = self.store.add(grants_space(CatalogueIndex(self._grants_in, self._grants_in)))
         self.keys = Keys(self)
         #: Notes on tasks: of logged tubes, of temporary ones.
-        self.notes = notes.both(self.store)
+        counted = UsageIndex(), UsageIndex()
+        self.notes = notes.both(self.store, counted)
+        self.usage = Usage(self, counted)
+        #: Whose puts are counted in the call at hand, see engine/usage.py; None: nobody's.
+        self.putter: str | None = None
         #: Tasks that came from other tubes in the call at hand, told of after its commit.
-        self.arrived: list[tuple[Tube, Row]] = []
+        self.arrived: list[tuple[ports.Tube, Row]] = []
         #: A number from 0 to 1 by chance; what comes of it is logged, never the asking.
         self.chance: Callable[[], float] = lambda: int.from_bytes(new_uuid()[:6]) / 2**48
         self.pauses = Pauses(self)
+        self.lookout = Lookout(self)
         self.store.add(consumers_space())
         self.store.add(session_ids_space())
 
@@ -128,6 +150,8 @@ class Engine:
         """What the call changed becomes one record; after an error it can all be taken back."""
         store = self.store
         if ops := store.ops:
+            if self.putter is not None:
+                self.usage.charge(self.putter)
             if len(ops) > self.unmeasured:
                 check_record(ops)
             fresh, lsn = ops[:0], self.lsn + 1
@@ -149,13 +173,13 @@ class Engine:
         """
         assert not self.running, "a node that serves is not loaded anew"
         for row in list(self.catalogue.rows.values()):
-            self._tube_goes(row)
+            catalogue.goes(self, row)
         self.store.reset()
         self.broken.clear()
         self.records = []
         self.woken.clear()
         self.ttr_us = self.ttr_s = self.sessions.times.later = 0
-        self.in_replicaset = False
+        self.in_replicaset, self.schema_version = False, settings.SCHEMA_FIRST
         self.taken.temporary = self.sessions.space.temporary = True
         self.lsn = 0
 
@@ -206,37 +230,6 @@ class Engine:
             temporary=temporary,
         )
 
-    def _tube_appears(self, row: Row) -> None:
-        name = row[0]
-        space = self.store.by_name.get(name)
-        kind = self.drivers.get(row[3])
-        if space is None:
-            self.broken[name] = f"Space '{row[2]}' doesn't exists"
-            return
-        if kind is None or name in self.broken:
-            self.broken.setdefault(name, f"unknown tube type {row[3]}")
-            return
-        try:
-            driver = kind.new(space, row[4])
-        except Exception as error:
-            self.broken[name] = f"new failed: {type(error).__name__}: {error}"
-            self.report(f"tube {name}: driver {row[3]}: {self.broken[name]}")
-            return
-        shape = RecordTube if kind.records else lanes.LaneTube if kind.lanes else Tube
-        tube = shape(self, row, space, driver)
-        tube.callback = self.callbacks.get(name)
-        self.tubes[name] = tube
-        self.tube_of_space[space.id] = tube
-        self.pauses.apply(tube)
-        self.on_tube(tube, True)
-
-    def _tube_goes(self, row: Row) -> None:
-        self.broken.pop(row[0], None)
-        tube = self.tubes.pop(row[0], None)
-        if tube is not None:
-            self.tube_of_space.pop(tube.space.id, None)
-            self.on_tube(tube, False)
-
     def tube(self, name: str) -> Tube | None:
         return self.tubes.get(name)
 
@@ -268,6 +261,7 @@ class Engine:
 
     def wake_all(self, outcome: Any = EMPTY) -> None:
         """Answer everybody who waits: at shutdown with EMPTY, at a role change with an error."""
+        self.lookout.answer_all(outcome)
         for tube in self.tubes.values():
             for waiters in (tube.waiters, tube.blocked):
                 while waiters:
@@ -277,7 +271,7 @@ class Engine:
     # -- waiting ---------------------------------------------------------------------------------
 
     def park(
-        self, client: Client, ticket: Any, tube: Tube, wait_us: int, token: bool | str
+        self, client: Client, ticket: Any, tube: Line, wait_us: int, token: bool | str
     ) -> Waiter:
         """A call begins to wait, `wait_us` at most (NEVER_US = for ever)."""
         self._waiter_id += 1
@@ -304,12 +298,7 @@ class Engine:
         while self.woken:
             tube = self.woken.pop()
             try:
-                if isinstance(tube, RecordTube):
-                    tube.serve()
-                elif isinstance(tube, lanes.LaneTube):
-                    lanes.serve(tube)
-                else:
-                    waiting.serve(tube)
+                tube.serve()
             except Exception as error:
                 self.store.rollback()
                 self.report(f"tube {tube.name}: {type(error).__name__}: {error}")
@@ -366,10 +355,7 @@ class Engine:
         blocked = waiter.id in tube.blocked
         tube.cancel(waiter)
         self.unpark(waiter)
-        if isinstance(tube, RecordTube):
-            waiter.client.deliver(waiter.ticket, tube.timed_out(waiter))
-            return
-        waiter.client.deliver(waiter.ticket, NIL if blocked else EMPTY)
+        waiter.client.deliver(waiter.ticket, tube.timed_out(waiter, blocked))
 
     def _expire_task(self, entry: tuple[Any, ...]) -> None:
         timers = self.store.timers

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from model.errors import QueueError, failure
-from model.task import NEVER_US
-from spaces.index import Index
-from spaces.space import Row, Space
+from tandemq.model.errors import QueueError, failure
+from tandemq.model.task import NEVER_US
+from tandemq_server.engine import arguments
+from tandemq_server.engine.clients import NIL, PENDING, _Sentinel
+from tandemq_server.spaces.index import Index
+from tandemq_server.spaces.space import Row, Space
 
 if TYPE_CHECKING:
-    from drivers.base import Driver
-    from engine.tube import Tube
+    from tandemq_server.drivers.base import Driver
+    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.ports import Tube
 
 REJECT, WAIT = "reject", "wait"
 
@@ -82,6 +85,18 @@ def measure(space: Space, opts: dict[str, Any]) -> Space:
     return space
 
 
+def remeasure(space: Space, opts: dict[str, Any]) -> None:
+    """The options of a tube changed: its payloads are measured from now on, or no longer."""
+    others = tuple(index for index in space.indexes if not isinstance(index, PayloadBytes))
+    if not opts.get("capacity_bytes"):
+        space.indexes = others
+    elif len(others) == len(space.indexes):
+        measured = PayloadBytes(-1 if space.raw is None else space.raw)
+        measured.attach(space)
+        measured.added_many(list(space.rows.values()))
+        space.indexes = (*others, measured)
+
+
 def of(space: Space, driver: Driver, opts: dict[str, Any]) -> Room | None:
     """The limits that a tube's options set, checked when it was created; None for none.
 
@@ -142,3 +157,19 @@ def check_alone(tube: Tube, size: int) -> None:
         raise failure(
             f"A task of {size} bytes never fits tube {tube.name} (capacity_bytes {room.bytes})"
         )
+
+
+def wait(
+    tube: Tube, client: Client, ticket: Any, data: bytes, opts: dict[str, Any] | None
+) -> _Sentinel:
+    """A put of a full tube: an error, NIL, or PENDING where its `timeout` lets it wait."""
+    wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))
+    tube.driver.check_put(opts)
+    check_alone(tube, len(data))
+    check_may_wait(tube, wait_us)
+    if not wait_us:
+        return NIL
+    waiter = tube.engine.park(client, ticket, tube, wait_us, False)
+    waiter.data, waiter.opts = data, opts
+    tube.blocked[waiter.id] = waiter
+    return PENDING

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from sortedcontainers import SortedList
 
-from engine.system_spaces import SHARED_ACTIVE, SHARED_EXPIRES
-from spaces.index import Index
-from spaces.space import Row, Space
+from tandemq_server.engine.system_spaces import SHARED_ACTIVE, SHARED_EXPIRES
+from tandemq_server.spaces.index import Index
+from tandemq_server.spaces.space import Row, Space
 
 #: Kind of the sessions' entry among the timers (see spaces.store).
 TIMER_SESSION = -2

@@ -10,22 +10,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from engine import settings
-from engine.session_times import LATER, SessionTimes
-from engine.system_spaces import SHARED_ACTIVE, SHARED_EXPIRES, shared_space
-from model.errors import failure
-from model.record import KIND_SESSION
+from tandemq.model.errors import failure
+from tandemq.model.record import KIND_SESSION
+from tandemq_server.engine import settings
+from tandemq_server.engine.session_times import LATER, SessionTimes
+from tandemq_server.engine.system_spaces import (
+    SHARED_ACTIVE,
+    SHARED_EXPIRES,
+    SHARED_USER,
+    SHARED_UUID,
+    shared_space,
+)
 
 if TYPE_CHECKING:
-    from engine.clients import Client
-    from engine.queue import Engine
+    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.ports import Engine
+    from tandemq_server.spaces.space import Row
 
 
 class Sessions:
     """All sessions of a node.
 
     members: live connections by session. explicit: sessions somebody asked the UUID of, which are
-    kept for `ttr` after the last connection went even if they hold no task.
+    kept for `ttr` after the last connection went even if they hold no task. shared: a session may
+    be claimed by other users than its own, too.
     """
 
     def __init__(self, engine: Engine, new_uuid: Callable[[], bytes]) -> None:
@@ -33,6 +41,7 @@ class Sessions:
         self.new_uuid = new_uuid
         self.members: dict[bytes, dict[Client, None]] = {}
         self.explicit: set[bytes] = set()
+        self.shared = False
         self.times = SessionTimes()
         self.space = engine.store.add(shared_space(self.times))
 
@@ -46,7 +55,7 @@ class Sessions:
         if session is None:
             session = self.new_uuid()
             self._join(client, session)
-            self.space.insert((session, 0, True))
+            self.space.insert((session, 0, True, client.user))
         return session
 
     def _join(self, client: Client, session: bytes) -> None:
@@ -65,20 +74,27 @@ class Sessions:
             if len(session) != 16:
                 raise failure("Invalid UUID format.")
             row = self.space.rows.get(session)
-            if row is None:
+            if row is None or not self._may_claim(client, row):
+                # The same words: who guesses learns nothing.
                 raise failure(f"The UUID {UUID(bytes_le=session)} is unknown.")
             if client.session != session:
                 self.leave(client)
                 self._join(client, session)
-            self._activate(session)
+            self._activate(session, client)
         self.explicit.add(session)
         engine.commit(KIND_SESSION, session)
         return session
 
-    def _activate(self, session: bytes) -> None:
+    def _may_claim(self, client: Client, row: Row) -> bool:
+        """A session is its user's; rows of older versions do not say whose they are."""
+        if self.shared or client.session == row[SHARED_UUID] or len(row) <= SHARED_USER:
+            return True
+        return bool(row[SHARED_USER] == client.user)
+
+    def _activate(self, session: bytes, client: Client) -> None:
         row = self.space.rows.get(session)
         if row is None:
-            self.space.insert((session, 0, True))
+            self.space.insert((session, 0, True, client.user))
         elif not row[SHARED_ACTIVE]:
             self.space.set(session, SHARED_EXPIRES, 0, SHARED_ACTIVE, True)
 
@@ -144,8 +160,8 @@ class Sessions:
         Those of connections that stayed over a change of roles are theirs as before.
         """
         engine, members = self.engine, self.members
-        for session in members:
-            self._activate(session)
+        for session, clients in members.items():
+            self._activate(session, next(iter(clients)))
         self.prolong(engine.frozen_us)
         known = self.times.active if ttr_us else self.space.rows
         for session in [one for one in known if one not in members]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.session_times import LATER
-from model.record import INSERT, KIND_CONFIG, TRUNCATE
+from tandemq.model.record import INSERT, KIND_CONFIG, TRUNCATE
+from tandemq_server.engine.session_times import LATER
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
-    from spaces.space import Row
+    from tandemq_server.engine.ports import Engine
+    from tandemq_server.spaces.space import Row
+
+#: The setting that holds the schema version, and what it is where none was ever made.
+SCHEMA, SCHEMA_FIRST = "schema_version", 80
 
 
 def apply_row(engine: Engine, row: Row) -> None:
@@ -27,12 +30,16 @@ def apply_row(engine: Engine, row: Row) -> None:
         engine.ttr_us = int(row[1] * 1_000_000)
     elif row[0] == LATER:
         engine.sessions.times.postpone(row[1])
+    elif row[0] == SCHEMA:
+        engine.schema_version = row[1]
 
 
 def forget(engine: Engine, row: Row) -> None:
     """A setting that was never made before is taken back."""
     if row[0] == LATER:
         engine.sessions.times.postpone(0)
+    elif row[0] == SCHEMA:
+        engine.schema_version = SCHEMA_FIRST
 
 
 def configure(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
@@ -66,12 +73,21 @@ def put(engine: Engine, name: str, value: Any) -> None:
         engine.config.insert((name, value))
 
 
+def move_schema(engine: Engine) -> None:
+    """Connectors are to read the schema again: a tube came or went, inside its transaction.
+
+    A row like any other, so that a replica that is promoted goes on from the same number.
+    """
+    put(engine, SCHEMA, engine.schema_version + 1)
+
+
 def _convert(engine: Engine, logged: bool) -> None:
     """Ownership and sessions begin, or cease, to be logged; here their rows stay as they are.
 
     Elsewhere they become what they are here, or nothing: a former master may hold rows of its own.
     """
     ops = engine.store.ops
+    move_schema(engine)
     spaces = (engine.taken, engine.sessions.space)
     if logged:
         put(engine, "in_replicaset", True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from model.record import DELETE, DELETE_MANY, INSERT, INSERT_MANY, Op
-from spaces.index import GroupIndex, Index
-from spaces.space import ADDED, CHANGED, IndexShape, Row, Space
+from tandemq.model.record import DELETE, DELETE_MANY, INSERT, INSERT_MANY, Op
+from tandemq_server.spaces.index import GroupIndex, Index
+from tandemq_server.spaces.space import ADDED, CHANGED, IndexShape, Row, Space
 
 QUEUE_ID, CONSUMERS_ID, TAKEN_ID, SESSION_IDS_ID, SHARED_ID = 512, 513, 514, 515, 516
 CONFIG_ID, GRANTS_ID = 517, 518
@@ -19,13 +19,13 @@ CONFIG_ID, GRANTS_ID = 517, 518
 # Fields of the rows.
 TUBE_NAME, TUBE_ID, TUBE_SPACE, TUBE_TYPE, TUBE_OPTS = range(5)
 TAKEN_TUBE, TAKEN_TASK, TAKEN_CONN, TAKEN_SESSION, TAKEN_TIME = range(5)
-SHARED_UUID, SHARED_EXPIRES, SHARED_ACTIVE = range(3)
+SHARED_UUID, SHARED_EXPIRES, SHARED_ACTIVE, SHARED_USER = range(4)
 
 
 class CatalogueIndex(Index):
     """Tells the engine which rows of a space come and go, on whichever road they do."""
 
-    __slots__ = ("appears", "emptied", "goes", "rows")
+    __slots__ = ("altered", "appears", "emptied", "goes", "rows")
 
     alone = False
 
@@ -34,11 +34,15 @@ class CatalogueIndex(Index):
         appears: Callable[[Row], None],
         goes: Callable[[Row], None],
         emptied: Callable[[], None] = lambda: None,
+        changed: Callable[[Row], None] | None = None,
     ) -> None:
-        """`emptied`: all rows went at once. Most spaces of this kind never see that."""
+        """`emptied`: all rows went at once. Most spaces of this kind never see that. `changed`: a
+        row became this one; unless given, the old one goes and the new one appears.
+        """
         self.appears = appears
         self.goes = goes
         self.emptied = emptied
+        self.altered = changed
         self.rows: dict[Any, Row] = {}
 
     def attach(self, space: Space) -> None:
@@ -49,6 +53,12 @@ class CatalogueIndex(Index):
 
     def removed(self, row: Row) -> None:
         self.goes(row)
+
+    def changed(self, old: Row, new: Row) -> None:
+        if self.altered is not None:
+            self.altered(new)
+        else:
+            super().changed(old, new)
 
     def cleared(self) -> None:
         self.emptied()
@@ -128,12 +138,12 @@ class TakenSpace(Space):
         if not self.temporary:
             store.ops.append((DELETE_MANY, TAKEN_ID, keys))
 
-    def disown(self, tube_id: int, task_id: int) -> None:
-        """Remove an ownership row, if there is one."""
+    def disown(self, tube_id: int, task_id: int) -> Row | None:
+        """Remove and return an ownership row, if there is one."""
         key = (tube_id, task_id)
         row = self.rows.pop(key, None)
         if row is None:
-            return
+            return None
         group = self.by_session[row[3]]
         del group[key]
         if not group:
@@ -143,6 +153,7 @@ class TakenSpace(Space):
         store.undo.append((self, key, row))
         if not self.temporary:
             store.ops.append((DELETE, TAKEN_ID, key))
+        return row
 
     def replay(self, ops: Sequence[Op]) -> Op | None:
         rows, groups = self.rows, self.by_session
@@ -200,7 +211,12 @@ def shared_space(index: Index) -> Space:
     return Space(
         SHARED_ID,
         "_queue_shared_sessions",
-        (("uuid", "string"), ("exp_time", "unsigned"), ("active", "boolean")),
+        (
+            ("uuid", "string"),
+            ("exp_time", "unsigned"),
+            ("active", "boolean"),
+            ("user", "string"),
+        ),
         indexes=(index,),
         shapes=(
             IndexShape("uuid", [(0, "string")]),

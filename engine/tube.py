@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from drivers.base import KNOWN_PUT_OPTIONS, Driver
-from engine import arguments, attempts, keys, pause, policy, room
-from engine.clients import EMPTY, NIL, PENDING, Client, Waiter, _Sentinel
-from engine.expiry import past_overdue
-from engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
-from model.errors import QueueError, not_taken, task_not_found
-from model.record import (
+from tandemq.model.errors import QueueError, not_taken, task_not_found
+from tandemq.model.record import (
     KIND_ACK,
     KIND_BURY,
     KIND_DELETE,
@@ -28,10 +23,15 @@ from model.record import (
     KIND_TOUCH,
     KIND_TRUNCATE,
 )
-from spaces.space import Row, Space
+from tandemq_server.drivers.base import KNOWN_PUT_OPTIONS, Driver
+from tandemq_server.engine import arguments, attempts, keys, pause, policy, room, waiting
+from tandemq_server.engine.clients import EMPTY, NIL, PENDING, Client, Waiter, _Sentinel
+from tandemq_server.engine.expiry import past_overdue
+from tandemq_server.engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
+from tandemq_server.spaces.space import Row, Space
 
 if TYPE_CHECKING:
-    from engine.queue import Engine
+    from tandemq_server.engine.ports import Engine, Layout
 
 Callback = Callable[[Row, str], None]
 CALLS = ("ack", "bury", "delete", "kick", "put", "release", "take", "touch", "ttl", "ttr", "delay")
@@ -44,6 +44,8 @@ class Tube:
     waiters: parked takes in order of arrival; blocked: parked puts of a full tube, likewise.
     """
 
+    #: Whoever takes a task out of it takes its note along.
+    keeps_notes: ClassVar[bool] = True
     __slots__ = (
         "blocked",
         "callback",
@@ -119,11 +121,11 @@ class Tube:
             or len(self.space.rows) >= driver.capacity
             or (self.room is not None and not room.has(self, 1, len(data)))
         ):
-            return self.wait_for_room(client, ticket, data, opts)
+            return room.wait(self, client, ticket, data, opts)
         row = driver.put(data, opts, engine.now)
         shown = row if self.normalize is None else self.normalize(row)
-        self.calls["put"] += 1
         engine.commit(KIND_PUT, client.session)
+        self.calls["put"] += 1
         if self.callback is not None:
             self.notify(row, "put")
         if self.waiters:
@@ -292,9 +294,10 @@ class Tube:
             attempts.count(self, task_id, reason)
         row = self.driver.bury(task_id, self.engine.now)
         shown = self.shown(row)
-        self.taken.disown(self.id, task_id)
+        owner = self.taken.disown(self.id, task_id)
         self.calls["bury"] += 1
         self.engine.commit(KIND_BURY, client.session)
+        self.engine.lookout.tell(self, owner, client, "it was buried")
         self.tell(row, "bury")
         return shown
 
@@ -315,58 +318,56 @@ class Tube:
         task_id = self._existing(task_id)
         row = self.driver.delete(task_id, self.engine.now)
         shown = self.shown(row)
-        self.taken.disown(self.id, task_id)
+        owner = self.taken.disown(self.id, task_id)
         self.notebook.forget(self.id, task_id)
         self.calls["delete"] += 1
         self.done += 1
         self.engine.commit(KIND_DELETE, client.session)
+        self.engine.lookout.tell(self, owner, client, "it was deleted")
         self.tell(row, "delete")
         return shown
 
     def truncate(self, client: Client) -> _Sentinel:
         """Remove all tasks; ids start at 0 again; owners of what was there own nothing."""
-        for key in [key for key in self.taken.rows if key[0] == self.id]:
-            self.taken.disown(*key)
+        keys = [key for key in self.taken.rows if key[0] == self.id]
+        owners = [self.taken.disown(*key) for key in keys]
         self.driver.truncate()
         self.engine.keys.forget_tube(self)
         self.notebook.forget_tube(self.id)
         self.engine.commit(KIND_TRUNCATE, client.session)
+        self.engine.lookout.tell_all(self, owners, client, "its tube was truncated")
         if self.blocked:
             self.engine.woken.append(self)
         return EMPTY
 
     def release_all(self, client: Client | None) -> _Sentinel:
         """Give every taken task back, whoever holds it."""
-        rows = [self.give_back(row[0], None) for row in list(self.driver.tasks_by_state("t"))]
+        held = list(self.driver.tasks_by_state("t"))
+        owners = [self.taken.rows.get((self.id, row[0])) for row in held]
+        rows = [self.give_back(row[0], None) for row in held]
         if rows:
             self.calls["release"] += len(rows)
             self.engine.commit(KIND_RELEASE_ALL, client.session if client else None)
+            self.engine.lookout.tell_all(self, owners, client, "all tasks were given back")
             for row in rows:
                 self.tell(row, "release")
         return EMPTY
 
-    # -- waiting ---------------------------------------------------------------------------------
+    def serve(self) -> None:
+        """Something became possible: pair it with who waits for it."""
+        waiting.serve(self)
 
-    def wait_for_room(
-        self, client: Client, ticket: Any, data: bytes, opts: dict[str, Any] | None
-    ) -> _Sentinel:
-        """A put of a full tube: an error, NIL, or PENDING where its `timeout` lets it wait."""
-        wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))
-        self.driver.check_put(opts)
-        room.check_alone(self, len(data))
-        room.check_may_wait(self, wait_us)
-        if not wait_us:
-            return NIL
-        waiter = self.engine.park(client, ticket, self, wait_us, False)
-        waiter.data, waiter.opts = data, opts
-        self.blocked[waiter.id] = waiter
-        return PENDING
+    def timed_out(self, waiter: Waiter, blocked: bool) -> Any:
+        """What a call is told whose wait has come to its end; `blocked`: it waited for room."""
+        return NIL if blocked else EMPTY
+
+    def layout(self) -> Layout | None:
+        """How rows of the same queue elsewhere look; None: as those of the queue module do."""
+        return None
 
     def cancel(self, waiter: Waiter) -> None:
         self.waiters.pop(waiter.id, None)
         self.blocked.pop(waiter.id, None)
-
-    # -- events ----------------------------------------------------------------------------------
 
     def notify(self, row: Row, event: str) -> None:
         """Tell the callback; what it raises is reported and changes nothing."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import batches, expiry, keys, room
-from model.errors import QueueError, failure
-from model.record import KIND_PUT
+from tandemq.model.errors import QueueError, failure
+from tandemq.model.record import KIND_PUT
+from tandemq_server.engine import batches, expiry, keys, room
 
 if TYPE_CHECKING:
-    from engine.clients import Waiter
-    from engine.tube import Tube
-    from spaces.space import Row
+    from tandemq_server.engine.clients import Waiter
+    from tandemq_server.engine.ports import Tube
+    from tandemq_server.spaces.space import Row
 
 
 def serve(tube: Tube) -> None:
@@ -58,8 +58,13 @@ def _put(tube: Tube, waiter: Waiter) -> Row:
     else:
         row = tube.driver.put(waiter.data, waiter.opts, tube.engine.now)
         shown = tube.shown(row)
+    engine = tube.engine
+    engine.putter = engine.usage.counted(waiter.client.user)
+    try:
+        engine.commit(KIND_PUT, waiter.client.session)
+    finally:
+        engine.putter = None
     tube.calls["put"] += 1
-    tube.engine.commit(KIND_PUT, waiter.client.session)
     if tube.callback is not None:
         tube.notify(row, "put")
     return shown

@@ -9,7 +9,7 @@ from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.clients import Waiter
+    from tandemq_server.engine.clients import Waiter
 
 #: Entries more than the live ones before the heap is swept.
 SLACK = 64

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from model.errors import StorageError
-from node.memory import FULL, LOOK_SECONDS, TRIM_SECONDS, give_back
+from tandemq.model.errors import StorageError
+from tandemq_server.node.loop.memory import FULL, LOOK_SECONDS, TRIM_SECONDS, give_back
 
 if TYPE_CHECKING:
-    from node.main import Node
+    from tandemq_server.node.main import Node
 
 #: How often rescue files are counted anew, in seconds; those of this node's own cuts count at once.
 RECOUNT_SECONDS = 60.0

@@ -12,40 +12,47 @@ import signal
 import ssl
 import sys
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import uvloop
 
-from engine import admin
-from engine.queue import Engine
-from model.bounds import unmeasured_rows
-from model.errors import QueueError, StorageError
-from node import plugins
-from node.backend import NodeBackend
-from node.clock import LogClock, monotonic_us
-from node.config import Settings
-from node.connection import Connection
-from node.core import Core
-from node.dialer import Dialer
-from node.doors import room_of
-from node.housekeeping import Housekeeping
-from node.identity import Identity, Limits
-from node.logging import Logger
-from node.memory import MemoryWatch
-from node.peer_status import master_of, promise_of
-from node.peering import Peering
-from node.recovered import open_storage, settle_memory
-from node.role import RoleKeeper, wished
-from node.shell import FeedSocket, Shell
-from node.snapshots import Snapshots, snapshot_now
-from node.users import Users
-from node.wal_writer import WalWriter
-from node.workers import Workers
-from statemachine.effects import Settled, Tick
-from statemachine.roles import Role, Transition
+from tandemq.model.bounds import unmeasured_rows
+from tandemq.model.errors import QueueError, StorageError
+from tandemq_server.config import Settings
+from tandemq_server.engine.queue import Engine
+from tandemq_server.facades.registered import FACADES
+from tandemq_server.node import operator_calls
+from tandemq_server.node.cluster import sharing
+from tandemq_server.node.cluster.peering import Peering
+from tandemq_server.node.cluster.promise import promise_of
+from tandemq_server.node.cluster.role import RoleKeeper
+from tandemq_server.node.core.connection import Connection
+from tandemq_server.node.core.core import Core
+from tandemq_server.node.core.identity import Identity
+from tandemq_server.node.core.trail import Noted
+from tandemq_server.node.core.users import Users
+from tandemq_server.node.housekeeping import Housekeeping
+from tandemq_server.node.loop import arbiter_joining, plugins
+from tandemq_server.node.loop.clock import LogClock, monotonic_us
+from tandemq_server.node.loop.dialer import Dialer, peer_tls
+from tandemq_server.node.loop.doors import bounds_of, quotas_of, room_of
+from tandemq_server.node.loop.log_lines import Logger
+from tandemq_server.node.loop.memory import MemoryWatch
+from tandemq_server.node.loop.recovered import announce, open_storage
+from tandemq_server.node.loop.shell import FeedSocket, Shell
+from tandemq_server.node.loop.snapshots import Snapshots, snapshot_now
+from tandemq_server.node.loop.trail import trail_of
+from tandemq_server.node.loop.wal_writer import WalWriter
+from tandemq_server.node.loop.workers import Workers
+from tandemq_server.node.observe.backend import NodeBackend
+from tandemq_server.node.observe.peer_status import master_of
+from tandemq_server.node.reloading import Reloading, tokens_of
+from tandemq_server.statemachine.effects import Tick
+from tandemq_server.statemachine.roles import Role, Transition
 
 if TYPE_CHECKING:
-    from node.admin.server import AdminServer
+    from tandemq_server.admin.server import AdminServer
 
 #: A client that does not take its last replies is not waited for longer than this.
 DRAIN_SECONDS = 3.0
@@ -54,10 +61,11 @@ READY_SECONDS = 2.0
 EXIT_OK, EXIT_REFUSED, EXIT_DISK = 0, 1, 5
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, load: Callable[[], Settings] | None = None) -> int:
     """Run a node until SIGTERM or SIGINT. Prints one line `ready HOST:PORT` once it serves.
 
-    Returns 0 after an orderly end, 1 when something refuses to start, 5 when the log failed.
+    `load()` gives the settings anew, for a reload. Returns 0 after an orderly end, 1 when something
+    refuses to start, 5 when the log failed.
     """
     if not __debug__:
         print("tandemq refuses to run with assertions off (python -O)", file=sys.stderr)
@@ -65,7 +73,7 @@ def serve(settings: Settings) -> int:
     logger = Logger(settings.log.level, settings.log.format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(Node(settings, logger).run())
+            return runner.run(Node(settings, logger, load).run())
     except (StorageError, QueueError, plugins.PluginError, OSError) as error:
         logger.error(str(error) or type(error).__name__)
         return EXIT_REFUSED
@@ -74,9 +82,13 @@ def serve(settings: Settings) -> int:
 class Node:
     """Everything one process holds."""
 
-    def __init__(self, settings: Settings, logger: Logger) -> None:
+    def __init__(
+        self, settings: Settings, logger: Logger, load: Callable[[], Settings] | None = None
+    ) -> None:
         self.settings = settings
+        self.reloading = Reloading(self, load or (lambda: settings))
         self.logger = logger
+        self.ready: Callable[[str, int], None] = announce  # told once where it listens
         self.exit_code = EXIT_OK
         self.ended = asyncio.Event()
 
@@ -93,17 +105,21 @@ class Node:
         self.engine.functions = plugins.functions(settings)
         self.engine.callbacks = plugins.load_callbacks(settings.on_task_change)
         self.storage = open_storage(settings, self.engine, secrets.token_bytes, self.logger.info)
+        self.trail = trail_of(settings, self.logger.error)
         try:
             return await self._serve()
         finally:
-            self.storage.disk.release()
+            self.trail.close()
+            self.storage.release()
 
     async def _serve(self) -> int:
         settings, engine, storage = self.settings, self.engine, self.storage
         self.clock = LogClock(storage.last_time_us)
         engine.now = self.clock.now()
         tls = settings.tls.context() if settings.tls is not None else None
+        self.reloading.contexts += [tls] if tls is not None else []
         self.core = core = self._core()
+        core.noted = self.trail.note
         self.wal = wal = WalWriter(
             storage.log, settings.wal.mode, lambda _turn: None, self._disk_failed
         )
@@ -127,8 +143,7 @@ class Node:
             shell.flush,
             self.report,
         )
-        core.handlers["box.snapshot"] = self._snapshot_call
-        core.handlers["box.cfg"] = self._cfg_call
+        operator_calls.add_to(core, self)
         self.role = RoleKeeper(
             core,
             storage,
@@ -154,6 +169,8 @@ class Node:
             secrets.token_hex(4),
         )
         self.backend.turns = shell.turns
+        self.backend.trail = self.trail
+        self.backend.reloader = self.reloading.reload
         self.backend.memory = self.memory = MemoryWatch(
             engine, settings.memory.high, settings.memory.max, self.report, self.logger.info
         )
@@ -174,18 +191,20 @@ class Node:
             self.core.on_subscribe = self._subscribe
         self.core.other_master = lambda: master_of(peering)
         self.core.promise = lambda: promise_of(peering)
-        self.dialer = Dialer(peering, settings, _peer_tls(settings))
+        peers = peer_tls(settings)
+        self.reloading.contexts += [peers] if peers is not None else []
+        self.dialer = Dialer(peering, settings, peers)
 
     async def _live(self, tls: ssl.SSLContext | None) -> int:
         """From listening to the end. Signals count from the first moment."""
         settings = self.settings
         self._install_signals()
-        host, port = await self.shell.listen(
-            settings.listen_host, settings.listen_port, tls, settings.dialect
-        )
+        where = settings.listen_host, settings.listen_port
+        host, port = await self.shell.listen(*where, tls, settings.dialect)
         if settings.queue15_address is not None:
             await self.shell.listen(*settings.queue15_address, tls, "queue15")
         self.dialer.start()
+        arbiter = arbiter_joining.join(self.peering, self.shell.ask_flush, self.report)
         ending = asyncio.create_task(self.ended.wait())
         tasks = [asyncio.create_task(self._tick_links())]
         await self._start_admin(tls)
@@ -196,14 +215,15 @@ class Node:
         if begun.done():
             begun.result()
         if not ending.done():
-            settle_memory()
-            print(f"ready {host}:{port}", flush=True)
+            self.ready(host, port)
             self.logger.info(f"{settings.name} serves on {host}:{port} in state {self.core.state}")
         tasks.append(asyncio.create_task(Housekeeping(self).run()))
         await ending
         for task in (*tasks, begun):
             task.cancel()
         await self._end()
+        if arbiter is not None:
+            await arbiter.stop()
         return self.exit_code
 
     def _core(self) -> Core:
@@ -218,18 +238,15 @@ class Node:
         core = Core(
             self.engine,
             identity,
-            Limits(
-                limits.frame_bytes_max,
-                limits.payload_bytes_max,
-                limits.output_bytes_max,
-                limits.nesting_max,
-                min(limits.login_bytes_max, limits.frame_bytes_max),
-            ),
+            bounds_of(limits),
             Users(settings),
             read_only_reply_nil=settings.compat.read_only_reply == "nil",
-            open_links=bool(settings.peers) and settings.replication.user is None,
+            older_peers=settings.replication.older_peers,
+            facades=FACADES,
         )
         core.started_us = self.engine.now
+        core.quotas.take(quotas_of(settings.users))
+        self.engine.sessions.shared = settings.queue.shared_sessions
         self.engine.unmeasured = unmeasured_rows(limits.payload_bytes_max)
         return core
 
@@ -241,25 +258,17 @@ class Node:
         With peers what is missing may come later: then the node serves once it has.
         """
         settings = self.settings
-        self.role.observers += [self._create_tubes, self.workers.role_changed]
-        settled = await wished(self.role, settings.read_only, command=False)
+        self.role.observers += [self._create_tubes, self.workers.role_changed, self.trail.role]
+        settled = await arbiter_joining.begin(self.peering)
         if not settled.ok and not settings.peers:
             raise StorageError(str(settings.data_dir), 0, f"cannot serve: {settled.reason}")
         self.shell.flush()
 
     def _create_tubes(self, made: Transition) -> None:
         """Tubes of the configuration that are not there yet, whenever the node begins to serve."""
-        if made.target is not Role.RUNNING:
-            return
-        for tube in self.settings.tubes:
-            try:
-                opts = {**tube.options, "if_not_exists": True}
-                admin.create_tube(self.engine, tube.name, tube.type, opts)
-            except QueueError as error:
-                if not self.settings.peers:
-                    raise
-                self.report(f"tubes: {tube.name}: {error.text}")
-        self.shell.ask_flush()
+        if made.target is Role.RUNNING:
+            sharing.begin(self.settings, self.engine, self.report)
+            self.shell.ask_flush()
 
     def _arm_role(self, due_us: int | None) -> None:
         """Call the role when its next deadline has come."""
@@ -281,7 +290,8 @@ class Node:
 
     async def _tick_links(self) -> None:
         """Heartbeats, silence, pair mode; often enough for the shortest of their times."""
-        seconds = min(0.25, self.settings.replication.heartbeat / 4)
+        settings = self.settings
+        seconds = min(0.25, settings.replication.heartbeat / 4, settings.failover.heartbeat / 4)
         while True:
             await asyncio.sleep(seconds)
             self.peering.tick()
@@ -294,23 +304,6 @@ class Node:
 
         self.snapshots.start().add_done_callback(done)
 
-    def _cfg_call(self, connection: Any, ticket: int, args: bytes) -> bytes | None:
-        """`box.cfg{read_only = ...}`: the operator's switch over IPROTO."""
-        read_only = plugins.read_only_argument(args)
-        if read_only is None or read_only == self.core.read_only:
-            return plugins.empty(ticket)
-
-        def done(settled: Settled | None) -> None:
-            if settled is None or not settled.ok:
-                reason = "the node ends" if settled is None else settled.reason
-                connection.deliver(ticket, plugins.failure(f"read_only: {reason}"))
-            else:
-                connection.send(plugins.empty(ticket))
-            self.shell.ask_flush()
-
-        self.role.wish(read_only, done=done)
-        return None
-
     async def _start_admin(self, tls: ssl.SSLContext | None) -> None:
         """The admin API, if it is configured."""
         settings = self.settings
@@ -318,15 +311,19 @@ class Node:
         if settings.admin_address is None:
             return
         # The web framework is loaded by those who want it: it costs more than the node to import.
-        from node.admin.security import AdminConfig, AdminRefused
-        from node.admin.server import AdminServer
+        from tandemq_server.admin.security import AdminConfig, AdminRefused
+        from tandemq_server.admin.server import AdminServer
 
         host, port = settings.admin_address
-        token = os.environ.get(settings.admin_token_env) if settings.admin_token_env else None
+        token, second, reading = tokens_of(settings)
         try:
             self.admin_server = AdminServer(
                 self.backend,
-                AdminConfig(host, port, token, tls, settings.admin_hosts),
+                AdminConfig(
+                    *(host, port, token, tls, settings.admin_hosts),
+                    second_token=second,
+                    trail_token=reading,
+                ),
                 self.report,
             )
         except AdminRefused as error:
@@ -334,31 +331,17 @@ class Node:
         bound = await self.admin_server.start()
         self.logger.info(f"admin API on {bound[0]}:{bound[1]}")
 
-    # -- snapshots -------------------------------------------------------------------------------
-
-    def _snapshot_call(self, connection: Any, ticket: int, args: bytes) -> bytes | None:
-        """`box.snapshot()`: answers "ok" once the snapshot is on disk."""
-        task = self.snapshots.start()
-
-        def done(task: asyncio.Task[int]) -> None:
-            error = None if task.cancelled() else task.exception()
-            if task.cancelled() or error is not None:
-                text = f"snapshot failed: {error or 'the node ends'}"
-                self.report(text)
-                connection.deliver(ticket, plugins.failure(text))
-            else:
-                connection.send(plugins.value(ticket, "ok"))
-            self.shell.ask_flush()
-
-        task.add_done_callback(done)
-        return None
-
     # -- the end ---------------------------------------------------------------------------------
 
     def _install_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.ended.set)
+            loop.add_signal_handler(number, self._end_by, number)
+        loop.add_signal_handler(signal.SIGHUP, self.reloading.on_signal)
+
+    def _end_by(self, number: signal.Signals) -> None:
+        self.trail.note(Noted("signal", "", "", "end", number.name))
+        self.ended.set()
 
     def _disk_failed(self, error: StorageError) -> None:
         """Nothing more is acknowledged from here on; the process ends and says why."""
@@ -389,11 +372,6 @@ class Node:
             self.storage.snapshot_published(self.engine.lsn)
         self.wal.close()
         self.logger.info("ended in good order")
-
-
-def _peer_tls(settings: Settings) -> ssl.SSLContext | None:
-    """Peers are spoken to as this node is: with TLS if it has it, showing its own certificate."""
-    return settings.tls.peer_context() if settings.tls is not None and settings.peers else None
 
 
 def new_uuid() -> bytes:

@@ -5,7 +5,7 @@ It refuses anything that does not continue the log it follows, and confirms only
 
 from __future__ import annotations
 
-from replication.decisions import (
+from tandemq_server.replication.decisions import (
     Alarm,
     Asked,
     Broken,
@@ -17,9 +17,9 @@ from replication.decisions import (
     Rewind,
     SeenTerm,
 )
-from replication.followed import FollowedLog
-from replication.lineage import Lineage
-from replication.messages import (
+from tandemq_server.replication.followed import FollowedLog
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.messages import (
     AGAIN,
     BOOTSTRAP,
     CONTINUE,
@@ -46,8 +46,8 @@ from replication.messages import (
     SnapshotEnd,
     Welcome,
 )
-from replication.pulse import ClockOffset, LagClock, Pulse
-from replication.standing import standing_of
+from tandemq_server.replication.pulse import ClockOffset, LagClock, Pulse
+from tandemq_server.replication.standing import standing_of
 
 
 class Applier:

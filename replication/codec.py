@@ -12,11 +12,11 @@ from typing import Any
 
 import msgpack
 
-from model.bounds import MESSAGE_BYTES_MAX
-from model.record import HEADER_SIZE, FrameError, decode_header
-from model.terms import plain_term
-from replication.lineage import ID_BYTES, Lineage, LineageError
-from replication.messages import (
+from tandemq.model.bounds import MESSAGE_BYTES_MAX
+from tandemq.model.record import HEADER_SIZE, FrameError, decode_header
+from tandemq.model.terms import plain_term
+from tandemq_server.replication.lineage import ID_BYTES, Lineage, LineageError
+from tandemq_server.replication.messages import (
     ANSWER_NAMES,
     LENGTH,
     NEWER_PROTOCOL,
@@ -27,7 +27,7 @@ from replication.messages import (
     LinkError,
     Message,
 )
-from replication.standing import Standing
+from tandemq_server.replication.standing import Standing
 
 TEXT_CHARS_MAX = 4096
 _U64_MAX = 2**64 - 1

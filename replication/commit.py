@@ -52,10 +52,23 @@ class _Peer:
         self.round_began_us = 0
 
 
+def counts(acked_in: object, term: object) -> bool:
+    """Whether a confirmation given in one term speaks for another: only where they are one."""
+    return acked_in == term
+
+
+def reach(durable: int, confirmed: int, unconfirmed: bool) -> int:
+    """How far replies may go (rule S1 of the seat). confirmed: by who must, in this very term."""
+    return durable if unconfirmed else min(durable, confirmed)
+
+
 class CommitPoint:
     """commit_lsn of the node that writes, for one reign after another.
 
     mode: "local" or "pair"; solo: pair mode goes on without a replica, by the present term's flag.
+    With an arbiter `tick` only says when to ask for its word, and `needs` is what it said.
+    partner: the one replica whose confirmation counts, None for any. slack: so many records may be
+    acknowledged before that confirmation, while `lease_us` is to come.
     """
 
     def __init__(self, mode: str, solo_after_us: int | None, commit_lsn: int = 0) -> None:
@@ -74,6 +87,33 @@ class CommitPoint:
         #: GoSolo or PairAgain was said and the term it asks for is not open yet.
         self._asked = False
         self._ticked_us: int | None = None
+        self.partner: bytes | None = None
+        self.slack = 0
+        self.lease_us = 0
+        self._now_us = 0
+
+    def needs(self, partner: bytes | None, now_us: int) -> None:
+        """From here on that replica must confirm; None: this node's own disk is enough."""
+        self.solo, self.partner, self._asked = partner is None, partner, False
+        self._starved_us = now_us
+        for peer in self._peers.values():
+            peer.round_lsn = -1
+        self._advance()
+
+    def ask_again(self) -> None:
+        """What `tick` asked for was not granted."""
+        self._asked = False
+
+    def behind(self, node_id: bytes | None) -> int:
+        """Acknowledged records this replica has not confirmed in this term."""
+        peer = self._peers.get(node_id or b"")
+        return max(0, self.commit_lsn - (peer.acked_lsn if peer is not None else 0))
+
+    def starved_us(self, now_us: int) -> int:
+        """For how long nobody confirms what waits, or could confirm what comes next."""
+        if self.solo or not self._starving() or self._starved_us is None:
+            return 0
+        return now_us - self._starved_us
 
     def open_term(self, term_id: bytes, solo: bool, now_us: int) -> None:
         """Records are written under this term from now on. Older confirmations count no more."""
@@ -88,6 +128,7 @@ class CommitPoint:
 
     def own(self, durable_lsn: int, now_us: int) -> int:
         """This node's log is durable up to `durable_lsn`. Returns the commit LSN."""
+        self._now_us = now_us
         if durable_lsn > self.durable_lsn:
             if not self._starving() or self._starved_us is None:
                 # Nothing was waiting: the replicas' time starts with this record.
@@ -100,9 +141,10 @@ class CommitPoint:
 
         A confirmation of another term is counted and ignored: that log may yet be cut.
         """
-        if term_id != self.term_id:
+        if not counts(term_id, self.term_id):
             self.ignored_acks += 1
             return self.commit_lsn
+        self._now_us = now_us
         before = self._confirmed()
         peer = self._peers.setdefault(node_id, _Peer())
         peer.acked_lsn = max(peer.acked_lsn, durable_lsn)
@@ -127,6 +169,7 @@ class CommitPoint:
         gets that time on top.
         """
         self._own_pause(now_us)
+        self._now_us = now_us
         if self.mode != PAIR or self._asked or not self.term_id:
             return None
         found = self._pair_again(now_us) if self.solo else self._go_solo(now_us)
@@ -148,13 +191,16 @@ class CommitPoint:
     # -- inside ----------------------------------------------------------------------------------
 
     def _confirmed(self) -> int:
-        """The highest LSN some replica confirmed in this term."""
+        """The highest LSN the partner, or some replica, confirmed in this term."""
+        if self.partner is not None:
+            named = self._peers.get(self.partner)
+            return named.acked_lsn if named is not None else 0
         return max((peer.acked_lsn for peer in self._peers.values()), default=0)
 
     def _advance(self) -> int:
-        lsn = self.durable_lsn
-        if self.mode == PAIR and not self.solo:
-            lsn = min(lsn, self._confirmed())
+        slack = self.slack if self.slack and self._now_us < self.lease_us else 0
+        alone = self.solo or self.mode != PAIR
+        lsn = reach(self.durable_lsn, 0 if alone else self._confirmed() + slack, alone)
         if lsn > self.commit_lsn:
             self.commit_lsn = lsn
         return self.commit_lsn
@@ -163,6 +209,8 @@ class CommitPoint:
         """Something waits for a replica, or there is none that could confirm what comes next."""
         if self._confirmed() < self.durable_lsn:
             return True
+        if self.partner is not None:
+            return self.partner not in self._peers or not self._peers[self.partner].up
         return not any(peer.up for peer in self._peers.values())
 
     def _own_pause(self, now_us: int) -> None:

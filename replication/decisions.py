@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from model.record import Record, Span
-from replication.lineage import Lineage, Term
-from replication.standing import Standing
+from tandemq.model.record import Record, Span
+from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.standing import Standing
 
 
 class Append(NamedTuple):

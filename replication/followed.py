@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from model.record import (
+from tandemq.model.record import (
     HEADER_SIZE,
     TERM,
     FrameError,
@@ -20,11 +20,11 @@ from model.record import (
     decode_header,
     frame_body,
 )
-from replication.decisions import Alarm, Append, Broken, Decision, Resubscribe
-from replication.known import NOTHING_KNOWN, Mark, learned
-from replication.lineage import ID_BYTES, Lineage, LineageError, Term
-from replication.messages import LinkError
-from replication.snapshot_in import SnapshotReceiver
+from tandemq_server.replication.decisions import Alarm, Append, Broken, Decision, Resubscribe
+from tandemq_server.replication.known import NOTHING_KNOWN, Mark, learned
+from tandemq_server.replication.lineage import ID_BYTES, Lineage, LineageError, Term
+from tandemq_server.replication.messages import LinkError
+from tandemq_server.replication.snapshot_in import SnapshotReceiver
 
 #: CRCs of at least this many recent frames, and at most twice as many, are kept to tell a
 #: repetition from a divergence.
@@ -218,8 +218,8 @@ class FollowedLog:
                         return Resubscribe(
                             f"LSN {first_lsn} came, the log here ends at {self.last_lsn}"
                         )
-                    if (alarm := self._repetition(header, term_id)) is not None:
-                        return alarm
+                    if (differs := self._repetition(header, term_id)) is not None:
+                        return differs
                     run.repeated = last_lsn
                     at += HEADER_SIZE + length
                     run.start = run.end = at
@@ -233,7 +233,7 @@ class FollowedLog:
                 try:
                     last = self._opened_by(header, found, term_id)
                 except LineageError as error:
-                    return Alarm(first_lsn, error.reason)
+                    return _outranked(header, last) or Alarm(first_lsn, error.reason)
                 run.opens = True
             if not run.frames:
                 run.first_lsn, run.term = first_lsn, last
@@ -286,12 +286,16 @@ class FollowedLog:
         self.lineage = longer
         return term
 
-    def _repetition(self, header: FrameHeader, term_id: bytes) -> Alarm | None:
+    def _repetition(self, header: FrameHeader, term_id: bytes) -> Alarm | Resubscribe | None:
         """All of it is here already: is it the same?"""
         self.repeated += 1
         own = self.lineage.term_at(header.first_lsn)
         if own is None or own.id != term_id:
             number = own.number if own is not None else "none"
+            if own is not None and own.number != header.term:
+                # Another link brought this log up to here since this one was asked for: whose
+                # records stand is for the handshake to say, which knows both lineages.
+                return _asked_anew(header, own)
             return Alarm(
                 header.first_lsn,
                 f"LSN {header.first_lsn} is of term {number} here and of term {header.term} "
@@ -313,6 +317,20 @@ class FollowedLog:
         """The id of the term that the record of `lsn` belongs to; zeros for none."""
         term = self.lineage.term_at(lsn) if lsn else None
         return term.id if term is not None else bytes(ID_BYTES)
+
+
+def _outranked(header: FrameHeader, own: Term | None) -> Resubscribe | None:
+    """A master that lost fed this node when the term here came over another link.
+
+    It went on from what they shared; what it sends now is to be cut there, and is no fork here.
+    """
+    return None if own is None or own.number <= header.term else _asked_anew(header, own)
+
+
+def _asked_anew(header: FrameHeader, own: Term) -> Resubscribe:
+    return Resubscribe(
+        f"LSN {header.first_lsn} is of term {header.term} there and of term {own.number} here"
+    )
 
 
 def _first_op(record: Any) -> list[Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from model.terms import Claim, claim_of, decided
-from replication.lineage import Lineage, LineageError, Term
-from replication.messages import (
+from tandemq.model.terms import Claim, claim_of, decided
+from tandemq_server.replication.lineage import Lineage, LineageError, Term
+from tandemq_server.replication.messages import (
     BOOTSTRAP,
     BROKEN_LINEAGE,
     CONFLICT,
@@ -30,17 +30,17 @@ from replication.messages import (
     Hello,
     Welcome,
 )
-from replication.standing import Outcome, contest, standing_of
+from tandemq_server.replication.standing import Outcome, contest, standing_of
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """The node that answers. Its log holds `first_lsn .. last_lsn` (first = last + 1: nothing).
 
-    writable: it is RUNNING. known_nodes: ids that may follow, None for any. accept_loss: the
-    operator has decided that this log stands even where a follower knows more to be acknowledged.
-    pair: what is written waits for a follower's confirmation; mixed_modes: also one that makes it
-    durable in another way than `wal_mode`.
+    writable: it is RUNNING. known_nodes: names and ids of who may follow, None for any.
+    accept_loss: the operator has decided that this log stands even where a follower knows more to
+    be acknowledged. pair: what is written waits for a follower's confirmation; mixed_modes: also
+    one that makes it durable in another way than `wal_mode`.
     """
 
     cluster_id: bytes
@@ -52,7 +52,7 @@ class Upstream:
     commit_lsn: int
     state: str
     writable: bool
-    known_nodes: Collection[bytes] | None = None
+    known_nodes: Collection[str] | None = None
     accept_loss: bool = False
     wal_mode: str = ""
     pair: bool = False
@@ -96,14 +96,21 @@ def _identity(hello: Hello, upstream: Upstream) -> Welcome | None:
             f"node {hello.node_name} belongs to cluster {hello.cluster_id.hex()}, "
             f"this is {upstream.cluster_id.hex()}",
         )
-    known = upstream.known_nodes
-    if known is not None and hello.node_id not in known:
+    if not is_known(upstream.known_nodes, hello.node_id, hello.node_name):
         return refuse(
             upstream,
             UNKNOWN_NODE,
             f"node {hello.node_name} ({hello.node_id.hex()}) is not among the known nodes",
         )
     return None
+
+
+def is_known(known: Collection[str] | None, node_id: bytes, name: str) -> bool:
+    """Whether a node is among the known ones: by its name, or its id as UUID or as hex digits."""
+    if known is None:
+        return True
+    digits = node_id.hex()
+    return name in known or any(one.replace("-", "").lower() == digits for one in known)
 
 
 def _not_writable(hello: Hello, upstream: Upstream, fork: int) -> Welcome:

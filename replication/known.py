@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from model.terms import decided
+from tandemq.model.terms import decided
 
 
 class Mark(NamedTuple):

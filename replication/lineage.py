@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from model.terms import TERM_FIELDS, Claim, is_claim
+from tandemq.model.terms import TERM_FIELDS, Claim, is_claim
 
 ID_BYTES = 16
 #: More terms than this in one log are a fault of somebody, not a history.
@@ -30,7 +30,7 @@ class Term(NamedTuple):
 
     solo: the term began without proof that no other node holds more (a forced promotion, or pair
     mode that went on alone), so its node may acknowledge what no second node has. claim: by what
-    right it began (`model.terms.Claim`).
+    right it began (`tandemq.model.terms.Claim`).
     """
 
     number: int

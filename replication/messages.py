@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from replication.lineage import ID_BYTES, Lineage
-from replication.standing import Standing
+from tandemq_server.replication.lineage import ID_BYTES, Lineage
+from tandemq_server.replication.standing import Standing
 
 PROTOCOL_VERSION = 1
 #: The cluster id of a node that has none yet: it joins whatever cluster answers.

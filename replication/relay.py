@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from enum import StrEnum
 
-from model.record import (
+from tandemq.model.record import (
     HEADER_SIZE,
     FrameError,
     FrameHeader,
@@ -22,7 +22,7 @@ from model.record import (
     encode_frame,
     frame_body,
 )
-from replication.messages import (
+from tandemq_server.replication.messages import (
     AGAIN,
     DIVERGED,
     SILENT,
@@ -36,7 +36,7 @@ from replication.messages import (
     SnapshotChunk,
     SnapshotEnd,
 )
-from replication.pulse import LagClock, Pulse
+from tandemq_server.replication.pulse import LagClock, Pulse
 
 WINDOW_BYTES = 8 << 20
 #: What one portion of the log has at most: a few milliseconds of work for a downstream.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.record import (
+from tandemq.model.record import (
     CREATE,
     DELETE,
     DELETE_MANY,

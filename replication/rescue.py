@@ -13,7 +13,7 @@ from typing import Any
 
 import msgpack
 
-from model.record import (
+from tandemq.model.record import (
     HEADER_SIZE,
     FrameError,
     FrameHeader,
@@ -22,8 +22,8 @@ from model.record import (
     decode_header,
     frame_body,
 )
-from model.terms import plain_term
-from replication.lineage import ID_BYTES, Lineage, LineageError
+from tandemq.model.terms import plain_term
+from tandemq_server.replication.lineage import ID_BYTES, Lineage, LineageError
 
 RESCUE_MAGIC = b"TQs1"
 RESCUE_VERSION = 1

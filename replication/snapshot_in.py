@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 
-from replication.decisions import (
+from tandemq_server.replication.decisions import (
     Decision,
     DropSnapshot,
     InstallSnapshot,
@@ -15,7 +15,7 @@ from replication.decisions import (
     StartSnapshot,
     WriteSnapshot,
 )
-from replication.messages import LinkError, SnapshotBegin, SnapshotChunk, SnapshotEnd
+from tandemq_server.replication.messages import LinkError, SnapshotBegin, SnapshotChunk, SnapshotEnd
 
 
 class SnapshotReceiver:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from model.terms import Claim, claim_of
+from tandemq.model.terms import Claim, claim_of
 
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)

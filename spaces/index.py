@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from spaces.space import Row, Space
+    from tandemq_server.spaces.space import Row, Space
 
 #: A sort key is one int: priority above these bits, task id below.
 ID_BITS = 64

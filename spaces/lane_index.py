@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedDict, SortedList
 
-from spaces.index import ID_BITS, ID_MASK, Index
+from tandemq_server.spaces.index import ID_BITS, ID_MASK, Index
 
 if TYPE_CHECKING:
-    from spaces.space import Row, Space
+    from tandemq_server.spaces.space import Row, Space
 
 STATUSES = "r~t!*"
 #: The rank of a task that nobody moved forward or back.

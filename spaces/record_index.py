@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
-from model.record import SET
-from spaces.index import Index
+from tandemq.model.record import SET
+from tandemq_server.spaces.index import Index
 
 if TYPE_CHECKING:
-    from spaces.space import Row, Space
+    from tandemq_server.spaces.space import Row, Space
 
 #: Status in a row to the letter of statistics; x: there is no such record.
 LETTERS = {"r": "R", "t": "T", "~": "W", "!": "B", "z": "Z", "d": "D", "x": "X"}

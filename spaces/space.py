@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from model.record import (
+from tandemq.model.record import (
     DELETE,
     DELETE_MANY,
     INSERT,
@@ -21,8 +21,8 @@ from model.record import (
 )
 
 if TYPE_CHECKING:
-    from spaces.index import Index
-    from spaces.store import Store
+    from tandemq_server.spaces.index import Index
+    from tandemq_server.spaces.store import Store
 
 Row = tuple[Any, ...]
 

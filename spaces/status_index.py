@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
-from model.record import SET
-from spaces.index import ID_BITS, ID_MASK, Index
+from tandemq.model.record import SET
+from tandemq_server.spaces.index import ID_BITS, ID_MASK, Index
 
 if TYPE_CHECKING:
-    from spaces.space import Row, Space
+    from tandemq_server.spaces.space import Row, Space
 
 
 class StatusIndex(Index):

@@ -11,8 +11,8 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from model.bounds import FRAME_BODY_BYTES_AIM, row_bytes
-from model.record import (
+from tandemq.model.bounds import FRAME_BODY_BYTES_AIM, row_bytes
+from tandemq.model.record import (
     CREATE,
     DELETE,
     DELETE_MANY,
@@ -29,7 +29,7 @@ from model.record import (
     Op,
     Record,
 )
-from spaces.space import ADDED, Row, Space
+from tandemq_server.spaces.space import ADDED, Row, Space
 
 SPACE_ID_FIRST = 1024
 #: In the space's place of a MARK: space ids below the mark are spent.

@@ -8,10 +8,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from spaces.index import ID_BITS, ID_MASK, Index
+from tandemq_server.spaces.index import ID_BITS, ID_MASK, Index
 
 if TYPE_CHECKING:
-    from spaces.space import Row, Space
+    from tandemq_server.spaces.space import Row, Space
 
 
 class SubQueue:

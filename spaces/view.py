@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spaces.space import TRUNCATED, Row, Space
+from tandemq_server.spaces.space import TRUNCATED, Row, Space
 
 
 class ViewSpace(Space):

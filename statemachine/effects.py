@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.terms import Claim
-from statemachine.promotion import Facts
-from statemachine.roles import Role, Transition
+from tandemq.model.terms import Claim
+from tandemq_server.statemachine.promotion import Facts
+from tandemq_server.statemachine.roles import Role, Transition
 
 # -- inputs ----------------------------------------------------------------------------------------
 
@@ -84,13 +84,30 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatTaken:
+    """The arbiter's word: the term with this number and id is to be opened. Before its Done."""
+
+    number: int
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unseated:
+    """By the arbiter's word, or for want of it, the present reign ends at once."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """The node cannot write any more, whatever it is doing (the log's first error)."""
 
     reason: str
 
 
-Input = Tick | Wish | TermSeen | TermOpened | Progress | Done | Failed | Fault
+Input = (
+    Tick | Wish | TermSeen | TermOpened | Progress | Done | Failed | SeatTaken | Unseated | Fault
+)
 
 # -- effects ---------------------------------------------------------------------------------------
 
@@ -123,16 +140,25 @@ class StopFollowing(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class TakeSeat(Step):
+    """Ask the arbiter for the seat, where there is one; nobody is followed any more."""
+
+    forced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTerm(Step):
     """Open term `number` with a new random id and `parent`, put its record into a transaction.
 
-    The transaction stays open: `Promote` ends it. claim: by what right it begins.
+    The transaction stays open: `Promote` ends it. claim: by what right it begins. id: the one an
+    arbiter knows it by, empty without one.
     """
 
     number: int
     parent: bytes | None
     solo: bool
     claim: Claim = Claim.ORDERED
+    id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +227,7 @@ Effect = (
     StateChanged
     | CheckSync
     | StopFollowing
+    | TakeSeat
     | WriteTerm
     | Promote
     | AwaitCommit

@@ -9,33 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
-from statemachine import effects
-from statemachine.effects import Done, Effect, Failed, Input, Step, Wish
-from statemachine.notes import Notes
-from statemachine.promotion import Advice, Answer, advise
-from statemachine.roles import Event, Role, RoleState
+from tandemq_server.statemachine import effects
+from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, Step, Wish
+from tandemq_server.statemachine.leaving import Leave, NotAllowed, Overdue, StepFailed
+from tandemq_server.statemachine.notes import Notes
+from tandemq_server.statemachine.promotion import Advice, Answer, advise
+from tandemq_server.statemachine.roles import Event, Role, RoleState
 
 STARTUP_TIMEOUT_US = 30_000_000
 ENDING_TIMEOUT_US = 5_000_000
 RETRY_US, RETRY_MAX_US = 1_000_000, 30_000_000
 
 _Walk = Generator[None, Input, None]
-
-
-class _StepFailed(Exception):
-    """The owner answered a step with Failed."""
-
-
-class _Refused(Exception):
-    """What is asked for may not be done, for a reason no waiting helps against."""
-
-
-class _Leave(Exception):
-    """What is under way is not wanted, or not allowed, any more."""
-
-
-class _Overdue(Exception):
-    """The deadline of what is under way has passed."""
 
 
 class QueueStateFiber:
@@ -85,7 +70,7 @@ class QueueStateFiber:
     @property
     def ro_reason(self) -> str:
         """Why the node does not serve, in words; empty while it does."""
-        return self.notes.ro_reason(self.role)
+        return self.notes.ro_reason(self.state.role)
 
     # -- the walk --------------------------------------------------------------------------------
 
@@ -98,11 +83,11 @@ class QueueStateFiber:
         """A fault of our own must not freeze the state: walk on from where the table says."""
         self.restarts += 1
         reason = self.notes.missing = f"failed: {type(error).__name__}: {error}"
-        if self.role is Role.STARTUP and self._promoted:
+        if self.state.role is Role.STARTUP and self._promoted:
             self._withdraw(reason)
-        elif self.role is Role.STARTUP:
+        elif self.state.role is Role.STARTUP:
             self._back_to_waiting(Event.FAILED, reason)
-        elif self.role is Role.ENDING:
+        elif self.state.role is Role.ENDING:
             # Not the same way again: it might fail again, for ever.
             self._step += 1
             self._emit(effects.StopDrivers(self._step))
@@ -111,11 +96,11 @@ class QueueStateFiber:
 
     def _run(self) -> _Walk:
         while True:
-            if self.role is Role.STARTUP:
+            if self.state.role is Role.STARTUP:
                 yield from self._startup()
-            elif self.role is Role.RUNNING:
+            elif self.state.role is Role.RUNNING:
                 yield from self._serve()
-            elif self.role is Role.ENDING:
+            elif self.state.role is Role.ENDING:
                 yield from self._end()
             else:
                 yield from self._rest()
@@ -147,19 +132,32 @@ class QueueStateFiber:
             advice = yield from self._synchronise()
             yield from self._do(effects.StopFollowing, self._now + self._startup_timeout_us)
             self._check_wanted()
-        except _StepFailed as error:
+            yield from self._take_seat()
+        except StepFailed as error:
             self._back_to_waiting(Event.FAILED, f"failed: {error}")
-        except _Refused as error:
+        except NotAllowed as error:
             self._back_to_waiting(Event.FAILED, str(error))
-        except _Overdue as error:
+        except Overdue as error:
             self._back_to_waiting(Event.TIMED_OUT, f"timed out: {error}")
-        except _Leave as error:
+        except Leave as error:
             self._back_to_waiting(Event.SUPERSEDED, str(error))
         else:
             yield from self._promote(advice.solo or self.notes.wish.force)
 
+    def _take_seat(self) -> _Walk:
+        """With an arbiter: the term is opened by its word, under the number it gives."""
+        notes, facts = self.notes, self.notes.facts
+        notes.forget_seat()
+        if facts is None or facts.seat is None:
+            return
+        forced, deadline = notes.wish.force, self._now + self._startup_timeout_us
+        yield from self._do(lambda step: effects.TakeSeat(step, forced), deadline)
+        if notes.seat is None:
+            raise StepFailed("the seat was not reported as taken")
+        self._check_wanted()
+
     def _synchronise(self) -> Generator[None, Input, Advice]:
-        """Wait until nothing is missing here. Raises `_Overdue` naming what is."""
+        """Wait until nothing is missing here. Raises `Overdue` naming what is."""
         notes, began, known, forced = self.notes, self._now, self.notes.known_number, False
         deadline = began + self._startup_timeout_us
         notes.forget_facts()
@@ -169,7 +167,7 @@ class QueueStateFiber:
             wish, rival = notes.wish, notes.rival
             if rival is not None and rival.number > known and not wish.force:
                 notes.hold = f"fenced: {rival.node or 'a peer'} is writable in term {rival.number}"
-                raise _Leave(notes.hold)
+                raise Leave(notes.hold)
             self._check_nobody_reigns()
             if wish.force and not forced:
                 began, forced = self._now, True
@@ -177,11 +175,11 @@ class QueueStateFiber:
             if advice.answer is Answer.READY:
                 return advice
             if advice.answer in (Answer.NEVER, Answer.UNPROVED) and wish.command:
-                raise _Refused(advice.missing)
+                raise NotAllowed(advice.missing)
             if self._now >= deadline:
                 if wish.force and advice.answer is Answer.WAIT and notes.facts is not None:
                     return replace(advice, solo=True)
-                raise _Overdue(advice.missing)
+                raise Overdue(advice.missing)
             due = deadline if advice.due_us is None else min(deadline, began + advice.due_us)
             yield from self._input(due)
 
@@ -193,7 +191,7 @@ class QueueStateFiber:
         for peer in notes.facts.peers:
             if peer.reachable and peer.writable:
                 notes.hold = f"fenced: {peer.name} is writable in term {peer.term_number}"
-                raise _Leave(notes.hold)
+                raise Leave(notes.hold)
 
     def _advice(self, waited_us: int) -> Advice:
         facts = self.notes.facts
@@ -205,19 +203,19 @@ class QueueStateFiber:
         """From the term record to RUNNING. Once `Promote` is done the term exists for good."""
         notes, facts = self.notes, self.notes.facts
         assert facts is not None
-        number = notes.known_number + 1
+        number, term_id = notes.seat or (notes.known_number + 1, b"")
         deadline = self._now + self._startup_timeout_us
         try:
-            term = (number, facts.term_id, solo, notes.claim())
+            term = (number, facts.term_id, solo, notes.claim(), term_id)
             yield from self._do(lambda step: effects.WriteTerm(step, *term), deadline)
             if notes.own[0] != number:
-                raise _StepFailed(f"term {number} was not reported as opened")
+                raise StepFailed(f"term {number} was not reported as opened")
             notes.rival, notes.reigning = None, True
             yield from self._do(effects.Promote, deadline)
-        except _StepFailed as error:
+        except StepFailed as error:
             self._back_to_waiting(Event.FAILED, f"failed: {error}")
             return
-        except _Overdue as error:
+        except Overdue as error:
             # Nobody knows whether the record is in the log: leave as if it were.
             self._promoted = True
             self._withdraw(f"no answer to {error} of term {number}")
@@ -229,11 +227,11 @@ class QueueStateFiber:
             self._check_reign()
             yield from self._do(effects.StartDrivers, deadline)
             self._check_reign()
-        except _Overdue as error:
+        except Overdue as error:
             self._withdraw(f"timed out: {error} of term {number}")
-        except _StepFailed as error:
+        except StepFailed as error:
             self._withdraw(f"failed: {error}")
-        except _Leave as error:
+        except Leave as error:
             self._fire(Event.WITHDRAWN, str(error))
         else:
             notes.missing = ""
@@ -277,9 +275,9 @@ class QueueStateFiber:
                 yield from self._try(
                     lambda step: effects.PublishFinalLsn(step, final, number), deadline, failures
                 )
-        except _Overdue:
+        except Overdue:
             event = Event.OVERDUE
-        except _Leave:
+        except Leave:
             # Fenced, or out of a disk: what is not acknowledged by now must never be.
             pass
         if failures:
@@ -302,18 +300,18 @@ class QueueStateFiber:
 
     def _check_wanted(self) -> None:
         if self.notes.fault:
-            raise _Leave(f"fault: {self.notes.fault}")
+            raise Leave(f"fault: {self.notes.fault}")
         if self.notes.wish.read_only:
-            raise _Leave("read-only again")
+            raise Leave("read-only again")
 
     def _check_fence(self) -> None:
         if self.notes.rival is not None:
-            raise _Leave(self.notes.fenced_by())
+            raise Leave(self.notes.fenced_by())
 
     def _check_may_drain(self) -> None:
         self._check_fence()
         if self.notes.fault:
-            raise _Leave(self.notes.fault)
+            raise Leave(self.notes.fault)
 
     def _check_reign(self) -> None:
         self._check_wanted()
@@ -350,14 +348,14 @@ class QueueStateFiber:
     def _settle(self, ok: bool, reason: str) -> None:
         if not self.notes.settled:
             self.notes.settled = True
-            self._emit(effects.Settled(self.role, ok, reason))
+            self._emit(effects.Settled(self.state.role, ok, reason))
 
     def _input(self, due_us: int | None) -> Generator[None, Input, Input]:
         """Stand still until the next input, and take note of it."""
         self.due_us = due_us
         item = yield
         self.due_us = None
-        self.notes.take(item, self.role)
+        self.notes.take(item, self.state.role)
         return item
 
     def _do(
@@ -368,7 +366,7 @@ class QueueStateFiber:
     ) -> Generator[None, Input, Done]:
         """Ask for a step and wait for its answer.
 
-        Raises `_StepFailed`, `_Overdue` past the deadline, and what `check` raises meanwhile.
+        Raises `StepFailed`, `Overdue` past the deadline, and what `check` raises meanwhile.
         """
         self._step += 1
         number = self._step
@@ -379,11 +377,11 @@ class QueueStateFiber:
             if isinstance(item, Done) and item.step == number:
                 return item
             if isinstance(item, Failed) and item.step == number:
-                raise _StepFailed(f"{type(step).__name__}: {item.reason}")
+                raise StepFailed(f"{type(step).__name__}: {item.reason}")
             if check is not None:
                 check()
             if deadline_us is not None and self._now >= deadline_us:
-                raise _Overdue(type(step).__name__)
+                raise Overdue(type(step).__name__)
 
     def _try(
         self,
@@ -395,6 +393,6 @@ class QueueStateFiber:
         """A step whose failure is noted and does not stop what follows."""
         try:
             return (yield from self._do(make, deadline_us, check))
-        except _StepFailed as error:
+        except StepFailed as error:
             failures.append(str(error))
             return None

@@ -5,10 +5,19 @@ Taking note changes no state; the fiber looks here when it is at a point where i
 
 from __future__ import annotations
 
-from model.terms import Claim
-from statemachine.effects import Fault, Input, Progress, TermOpened, TermSeen, Wish
-from statemachine.promotion import Facts, next_number
-from statemachine.roles import Role
+from tandemq.model.terms import Claim
+from tandemq_server.statemachine.effects import (
+    Fault,
+    Input,
+    Progress,
+    SeatTaken,
+    TermOpened,
+    TermSeen,
+    Unseated,
+    Wish,
+)
+from tandemq_server.statemachine.promotion import Facts, next_number
+from tandemq_server.statemachine.roles import Role
 
 
 class Notes:
@@ -16,6 +25,7 @@ class Notes:
 
     known_number: the highest term ever heard of. own: the term of the present or last reign here;
     reigning: from the moment it is opened. rival: somebody else's term that ends or forbids one.
+    seat: number and id of the term an arbiter lets this node open. unseated: why it ends a reign.
     """
 
     def __init__(self, term_number: int) -> None:
@@ -27,6 +37,8 @@ class Notes:
         self.own: tuple[int, bytes] = (0, b"")
         self.reigning = False
         self.rival: TermSeen | None = None
+        self.seat: tuple[int, bytes] | None = None
+        self.unseated = ""
         self.facts: Facts | None = None
         self.attempts = 0
         self.retry_us: int | None = None
@@ -37,7 +49,7 @@ class Notes:
             self.wish = item
             self.settled = False
             self.attempts, self.retry_us = 0, None
-            self.hold = self.missing = ""
+            self.hold = self.missing = self.unseated = ""
             if role in (Role.INIT, Role.WAITING):
                 self.rival = None
         elif isinstance(item, TermSeen):
@@ -48,8 +60,19 @@ class Notes:
         elif isinstance(item, Progress):
             self.facts = item.facts
             self.known_number = max(self.known_number, next_number(item.facts) - 1)
+        elif isinstance(item, SeatTaken):
+            self.seat = (item.number, item.id)
+            self.unseated = ""
+        elif isinstance(item, Unseated):
+            if self.reigning and role not in (Role.INIT, Role.WAITING):
+                self.unseated = item.reason
+                self.rival = self.rival or TermSeen(self.own[0], b"", False, rival=True)
         elif isinstance(item, Fault):
             self.fault = self.fault or item.reason
+
+    def forget_seat(self) -> None:
+        """It was asked for before, for another term."""
+        self.seat = None
 
     def forget_facts(self) -> None:
         """What was known before a promotion was asked for does not count for it."""
@@ -72,6 +95,8 @@ class Notes:
         """The rival in words."""
         rival = self.rival
         assert rival is not None
+        if self.unseated:
+            return f"fenced: {self.unseated}"
         who = rival.node or "a peer"
         if rival.conflict or (rival.rival is None and rival.number == self.own[0]):
             return f"conflict: {who} opened term {rival.number}, too"
@@ -81,6 +106,9 @@ class Notes:
         """By what right a term begins that the present wish leads to."""
         if self.wish.force:
             return Claim.FORCED
+        if self.seat is not None:
+            # The arbiter has ordered it: it counts although nothing is acknowledged in it yet.
+            return Claim.ORDERED
         return Claim.ORDERED if self.wish.command else Claim.ITSELF
 
     def ro_reason(self, role: Role) -> str:

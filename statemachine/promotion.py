@@ -42,6 +42,20 @@ class PeerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatFacts:
+    """What the arbiter says of a promotion. written: it holds a seat at all.
+
+    waiting: it is being asked; refusal: why it would not give the seat to this node, empty if it
+    would. may_lose: so many acknowledged records may be missing here (ack: local).
+    """
+
+    written: bool = False
+    waiting: str = ""
+    refusal: str = ""
+    may_lose: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What this node knows when a promotion is considered.
 
@@ -52,7 +66,7 @@ class Facts:
     not installed yet. pair: two nodes confirm a write,
     unless the last term is `solo` or may have gone solo after `solo_after_us` (None: never).
     peer_term: the highest number heard of anywhere. original: whoever cannot be reached is given
-    twice the lag and then taken as gone, as the original does it.
+    twice the lag and then taken as gone, as the original does it. seat: None without an arbiter.
     """
 
     last_lsn: int
@@ -71,6 +85,7 @@ class Facts:
     peer_term: int = 0
     original: bool = False
     peers: tuple[PeerFacts, ...] = ()
+    seat: SeatFacts | None = None
 
 
 class Answer(StrEnum):
@@ -124,12 +139,16 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     """
     if facts.joining:
         return Advice(Answer.NEVER, "a snapshot is not complete: the state here is not whole")
+    if facts.blank and facts.seat is not None and facts.seat.written and not _all_empty(facts):
+        return Advice(Answer.NEVER, "this node is empty: it joins the cluster whose seat there is")
     if facts.blank and (waiting := _founding(facts)):
         return waiting
     if waiting := _from_the_reachable(facts, waited_us, force):
         return waiting
     if force:
         return Advice(Answer.READY, solo=True)
+    if facts.seat is not None and (facts.seat.written or facts.seat.waiting or facts.seat.refusal):
+        return _by_the_seat(facts, facts.seat)
     if waiting := _in_turn(facts, waited_us):
         return waiting
     if conflict := _conflict(facts):
@@ -137,6 +156,23 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     if lost := _acknowledged_elsewhere(facts):
         return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
     return _without_the_silent(facts, waited_us)
+
+
+def _all_empty(facts: Facts) -> bool:
+    """Every peer says that it is empty, too: a seat there is was taken to found a cluster."""
+    return all(peer.reachable and not peer.term_number for peer in facts.peers)
+
+
+def _by_the_seat(facts: Facts, seat: SeatFacts) -> Advice:
+    """The arbiter knows who may lead; what peers do or are proved to do is no matter then."""
+    if seat.waiting:
+        return Advice(Answer.WAIT, seat.waiting)
+    if seat.refusal:
+        return Advice(Answer.UNPROVED, f"{seat.refusal}, or --force")
+    missing = max(facts.acked_mark, facts.lacks) - facts.last_lsn
+    if (lost := _acknowledged_elsewhere(facts)) and missing > seat.may_lose:
+        return Advice(Answer.UNPROVED, f"{lost}; who has them must be heard, or --force")
+    return Advice(Answer.READY, solo=bool(lost))
 
 
 def _founding(facts: Facts) -> Advice | None:
@@ -295,7 +331,9 @@ def loss_bound(facts: Facts) -> LossBound:
     heard = f"{names} may have acknowledged for {age_us / 1e6:.1f} s what is not here"
     if all(peer.reachable for peer in blind):
         records = max(records, max(peer.acked_mark for peer in blind) - facts.last_lsn, 0)
-        return LossBound(records, age_us, f"{records} acknowledged records, and what follows them")
+        missing = f"{records} acknowledged records so far, " if records else "nothing so far, "
+        text = f"{missing}but {names} serves: a switch-over would lose nothing at all"
+        return LossBound(records, age_us, text)
     return LossBound(None, age_us, f"unknown: {heard}")
 
 

@@ -9,8 +9,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from model.errors import StorageError
-from storage.copies import (
+from tandemq.log.disk import Disk, write_file
+from tandemq.log.meta import COMMIT_NAME, META_NAME, encode_commit, read_commit, read_meta
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
+from tandemq.log.snapshot import snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.copies import (
     MANIFEST_NAME,
     Copying,
     Manifest,
@@ -19,12 +23,8 @@ from storage.copies import (
     described,
     end_lsn,
 )
-from storage.disk import Disk, write_file
-from storage.inspect import covering
-from storage.mend import read_missing
-from storage.meta import COMMIT_NAME, META_NAME, encode_commit, read_commit, read_meta
-from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
-from storage.snapshot import snapshot_names
+from tandemq_server.storage.inspect import covering
+from tandemq_server.storage.mend import read_missing
 
 #: How often a copy begins anew because the node took away what was being copied.
 ATTEMPTS = 5

@@ -10,15 +10,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from model.errors import StorageError
-from model.record import decode_body
-from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
-from storage.inspect import Verification
-from storage.mend import MISSING_NAME
-from storage.meta import Meta
-from storage.rescue import all_rescued
-from storage.segment import SegmentInfo, SegmentReader, segment_names
-from storage.snapshot import SnapshotReader, snapshot_names
+from tandemq.log.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
+from tandemq.log.meta import Meta
+from tandemq.log.rescue import all_rescued
+from tandemq.log.segment import SegmentInfo, SegmentReader, segment_names
+from tandemq.log.snapshot import SnapshotReader, snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq.model.record import decode_body
+from tandemq_server.storage.inspect import Verification
+from tandemq_server.storage.mend import MISSING_NAME
 
 MANIFEST_NAME = "backup.json"
 MANIFEST_VERSION = 1

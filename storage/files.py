@@ -9,15 +9,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 
-from model.errors import StorageError
-from storage.disk import RESCUE_PREFIX
+from tandemq.log.disk import RESCUE_PREFIX
+from tandemq.model.errors import StorageError
 
 LOCK_NAME = "lock"
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE_MODE = 0o640
+#: Payloads are the company's work: nobody else on the machine reads them, whatever the umask.
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 
 
 class FileDisk:
@@ -34,7 +36,8 @@ class FileDisk:
         self._lock = self._spare = self._folder = self._rescue = -1
         try:
             if not read_only:
-                (self.directory / RESCUE_PREFIX).mkdir(mode=0o750, parents=True, exist_ok=True)
+                for folder in (self.directory, self.directory / RESCUE_PREFIX):
+                    _private_folder(folder)
                 self._lock = self._take_lock()
                 self._rescue = os.open(self.directory / RESCUE_PREFIX, _FOLDER_FLAGS)
             self._folder = os.open(self.directory, _FOLDER_FLAGS)
@@ -84,9 +87,16 @@ class FileDisk:
         reason = error.strerror or str(error)
         return StorageError(name, position, f"{operation}: {reason}")
 
+    def _path(self, name: str) -> Path:
+        """Of a file of this directory, wherever the name came from."""
+        plain = name.removeprefix(RESCUE_PREFIX)
+        if not plain or "/" in plain or "\0" in plain or plain in (".", ".."):
+            raise StorageError(name[:200], 0, "is no name of a file in the data directory")
+        return self.directory / name
+
     def _open(self, operation: str, name: str, flags: int) -> int:
         """Open for appending, on the spare descriptor when there is no other."""
-        path = self.directory / name
+        path = self._path(name)
         try:
             try:
                 handle = os.open(path, flags, _FILE_MODE)
@@ -97,12 +107,14 @@ class FileDisk:
                 self._spare = -1
                 handle = os.open(path, flags, _FILE_MODE)
             os.lseek(handle, 0, os.SEEK_END)
+            if flags & os.O_CREAT:
+                os.fchmod(handle, _FILE_MODE)
         except OSError as error:
             raise self._failure(operation, name, error) from error
         self._names[handle] = name
         return handle
 
-    # -- the contract of storage.disk.Disk -------------------------------------------------------
+    # -- the contract of tandemq.log.disk.Disk ----------------------------------------------
 
     def list(self) -> list[str]:
         try:
@@ -116,7 +128,7 @@ class FileDisk:
 
     def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
         try:
-            with (self.directory / name).open("rb", buffering=0) as file:
+            with self._path(name).open("rb", buffering=0) as file:
                 file.seek(position)
                 if length < 0:
                     return file.readall()
@@ -130,7 +142,7 @@ class FileDisk:
 
     def size(self, name: str) -> int:
         try:
-            return (self.directory / name).stat().st_size
+            return self._path(name).stat().st_size
         except OSError as error:
             raise self._failure("size", name, error) from error
 
@@ -171,19 +183,19 @@ class FileDisk:
 
     def rename(self, old: str, new: str) -> None:
         try:
-            (self.directory / old).replace(self.directory / new)
+            self._path(old).replace(self._path(new))
         except OSError as error:
             raise self._failure("rename", old, error) from error
 
     def remove(self, name: str) -> None:
         try:
-            (self.directory / name).unlink()
+            self._path(name).unlink()
         except OSError as error:
             raise self._failure("remove", name, error) from error
 
     def truncate(self, name: str, size: int) -> None:
         try:
-            with (self.directory / name).open("r+b", buffering=0) as file:
+            with self._path(name).open("r+b", buffering=0) as file:
                 file.truncate(size)
                 os.fsync(file.fileno())
         except OSError as error:
@@ -191,7 +203,7 @@ class FileDisk:
 
     def settle(self, name: str) -> None:
         try:
-            with (self.directory / name).open("r+b", buffering=0) as file:
+            with self._path(name).open("r+b", buffering=0) as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
@@ -211,3 +223,11 @@ class FileDisk:
         except OSError as error:
             raise self._failure("free", self.where, error) from error
         return state.f_bavail * state.f_frsize
+
+
+def _private_folder(folder: Path) -> None:
+    """Made if missing; closed to others if it is ours to close."""
+    folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    state = folder.stat()
+    if stat.S_IMODE(state.st_mode) != _FOLDER_MODE and state.st_uid == os.geteuid():
+        folder.chmod(_FOLDER_MODE)

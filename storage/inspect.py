@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from model.errors import StorageError
-from model.record import KIND_NAMES, OP_NAMES, FrameError, Op, decode_body
-from storage.disk import SUFFIX_IN_PROGRESS, Disk
-from storage.meta import META_NAME, Meta, read_commit, read_meta
-from storage.rescue import all_rescued, rescue_names
-from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, name_lsn, segment_names
-from storage.segment import SUFFIX as SEGMENT_SUFFIX
-from storage.snapshot import SUFFIX as SNAPSHOT_SUFFIX
-from storage.snapshot import SnapshotReader, snapshot_names
+from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk
+from tandemq.log.meta import META_NAME, Meta, read_commit, read_meta
+from tandemq.log.rescue import all_rescued, rescue_names
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader, name_lsn, segment_names
+from tandemq.log.segment import SUFFIX as SEGMENT_SUFFIX
+from tandemq.log.snapshot import SUFFIX as SNAPSHOT_SUFFIX
+from tandemq.log.snapshot import SnapshotReader, snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq.model.record import KIND_NAMES, OP_NAMES, FrameError, Op, decode_body
 
 
 class DumpRow(NamedTuple):

@@ -11,12 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from model.errors import StorageError
-from model.record import FrameHeader
-from storage.disk import Disk, append_all
-from storage.meta import COMMIT_NAME, Meta, encode_commit
-from storage.rescue import Cut, cut_from, save_from
-from storage.segment import (
+from tandemq.log.disk import Disk, append_all
+from tandemq.log.meta import COMMIT_NAME, Meta, encode_commit
+from tandemq.log.rescue import Cut, cut_from, save_from
+from tandemq.log.segment import (
     INDEX_BYTES,
     SEGMENT_HEADER_SIZE,
     SegmentInfo,
@@ -27,6 +25,8 @@ from storage.segment import (
     segment_name,
     whole_frame,
 )
+from tandemq.model.errors import StorageError
+from tandemq.model.record import FrameHeader
 
 SEGMENT_BYTES = 32 << 20
 #: Term number, first LSN, record count inside a frame header, behind magic, length and CRC.

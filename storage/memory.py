@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from model.errors import StorageError
-from storage.disk import OPERATIONS
+from tandemq.log.disk import OPERATIONS
+from tandemq.model.errors import StorageError
 
 _SHORT_WRITE = -1
 
@@ -167,7 +167,7 @@ class MemoryDisk:
         self._handles[handle] = (name, file)
         return handle
 
-    # -- the contract of storage.disk.Disk -------------------------------------------------------
+    # -- the contract of tandemq.log.disk.Disk ----------------------------------------------
 
     def list(self) -> list[str]:
         self._enter("list", self._where)

@@ -7,13 +7,13 @@ aside is evidence for people; nothing here reads it again.
 
 from __future__ import annotations
 
-from model.errors import StorageError
-from model.record import FrameError
-from storage.blocks import BLOCK_SIZE, decode_block, encode_block
-from storage.disk import SUFFIX_DAMAGED, Disk, remove_durably, write_file
-from storage.meta import Meta, read_commit
-from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
-from storage.snapshot import snapshot_names
+from tandemq.log.blocks import BLOCK_SIZE, decode_block, encode_block
+from tandemq.log.disk import SUFFIX_DAMAGED, Disk, remove_durably, write_file
+from tandemq.log.meta import Meta, read_commit
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
+from tandemq.log.snapshot import snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq.model.record import FrameError
 
 SUFFIX_TORN = ".torn"
 MISSING_NAME = "missing"

@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from model.errors import StorageError
-from model.record import FrameError, Op, Record, decode_body
-from storage.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS, Disk, remove_durably
-from storage.log import SEGMENT_BYTES, Log
-from storage.mend import Damaged, forget_missing, keep_torn, read_missing
-from storage.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
-from storage.rescue import bring_back_snapshot
-from storage.segment import (
+from tandemq.log.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS, Disk, remove_durably
+from tandemq.log.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
+from tandemq.log.rescue import bring_back_snapshot
+from tandemq.log.segment import (
     SEGMENT_HEADER_SIZE,
     SegmentInfo,
     SegmentReader,
@@ -26,13 +22,12 @@ from storage.segment import (
     name_lsn,
     segment_names,
 )
-from storage.segment import SUFFIX as SEGMENT_SUFFIX
-from storage.snapshot import (
-    SnapshotHeader,
-    read_snapshot,
-    snapshot_names,
-    verify_snapshot,
-)
+from tandemq.log.segment import SUFFIX as SEGMENT_SUFFIX
+from tandemq.log.snapshot import SnapshotHeader, read_snapshot, snapshot_names, verify_snapshot
+from tandemq.model.errors import StorageError
+from tandemq.model.record import FrameError, Op, Record, decode_body
+from tandemq_server.storage.log import SEGMENT_BYTES, Log
+from tandemq_server.storage.mend import Damaged, forget_missing, keep_torn, read_missing
 
 NO_FOOTER = "ends without the footer of a sealed segment"
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from model.errors import StorageError
-from model.record import decode_body
-from storage.copies import Copying, described, end_lsn, read_manifest, segment_infos
-from storage.disk import RESCUE_PREFIX, Disk, write_file
-from storage.inspect import covering
-from storage.mend import MISSING_NAME
-from storage.meta import COMMIT_NAME, META_NAME, Meta, encode_commit, read_meta
-from storage.rescue import cut_from
-from storage.segment import SegmentReader
-from storage.snapshot import snapshot_names, verify_snapshot
+from tandemq.log.disk import RESCUE_PREFIX, Disk, write_file
+from tandemq.log.meta import COMMIT_NAME, META_NAME, Meta, encode_commit, read_meta
+from tandemq.log.rescue import cut_from
+from tandemq.log.segment import SegmentReader
+from tandemq.log.snapshot import snapshot_names, verify_snapshot
+from tandemq.model.errors import StorageError
+from tandemq.model.record import decode_body
+from tandemq_server.storage.copies import Copying, described, end_lsn, read_manifest, segment_infos
+from tandemq_server.storage.inspect import covering
+from tandemq_server.storage.mend import MISSING_NAME
 
 
 class Restore(Copying):

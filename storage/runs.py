@@ -8,15 +8,15 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 
-from model.errors import StorageError
-from model.record import FRAME_MAGIC, HEADER_SIZE, Span
-from storage.disk import Disk
-from storage.log import Log
-from storage.segment import SEGMENT_HEADER_SIZE, SegmentInfo
+from tandemq.log.disk import Disk
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentInfo
+from tandemq.model.errors import StorageError
+from tandemq.model.record import FRAME_MAGIC, HEADER_SIZE, Span
+from tandemq_server.storage.log import Log
 
 #: Magic, length of the body, CRC, term number, first LSN, count, commit LSN.
 _HEADER = struct.Struct(">4sIIIQIQ")
-assert _HEADER.size == HEADER_SIZE, "the frame header is laid out in model/record.py"
+assert _HEADER.size == HEADER_SIZE, "the frame header is laid out in client/tandemq/model/record.py"
 
 Run = tuple[Span, bytes, bytes]
 

@@ -11,14 +11,10 @@ from typing import Any
 
 import msgpack
 
-from model.bounds import FRAME_BODY_BYTES_AIM
-from model.errors import StorageError
-from model.record import HEADER_SIZE, FrameHeader, Op, decode_header
-from model.terms import plain_term
-from storage.blocks import FORMAT_VERSION, block_seed, encode_block
-from storage.disk import SUFFIX_IN_PROGRESS, Disk, append_all
-from storage.segment import FOOTER_MAGIC, HEADER_MAGIC, TermFields
-from storage.snapshot import (
+from tandemq.log.blocks import FORMAT_VERSION, block_seed, encode_block
+from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, append_all
+from tandemq.log.segment import FOOTER_MAGIC, HEADER_MAGIC, TermFields
+from tandemq.log.snapshot import (
     CATALOGUE_MAGIC,
     ROWS_MAGIC,
     TERM_MAGIC,
@@ -28,6 +24,10 @@ from storage.snapshot import (
     snapshot_name,
     verify_snapshot,
 )
+from tandemq.model.bounds import FRAME_BODY_BYTES_AIM
+from tandemq.model.errors import StorageError
+from tandemq.model.record import HEADER_SIZE, FrameHeader, Op, decode_header
+from tandemq.model.terms import plain_term
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sys
@@ -59,6 +60,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: rank(item.nodeid))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Who leaves a loop running fails, not the hundreds behind it that cannot run one."""
+    result = yield
+    # Playwright's runs while the browser of a module is open.
+    if asyncio._get_running_loop() is not None and not item.nodeid.startswith("tests/console/"):
+        asyncio._set_running_loop(None)
+        pytest.fail("a loop is left running", pytrace=False)
+    return result
+
+
 @pytest.fixture
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """`tell(text)`: a figure whoever ran the tests wants to see, shown at their end."""
@@ -77,7 +89,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """local[2] with both formats registered, started once."""
-    from pipeline.session import build_session
+    from tandemq.pipeline.session import build_session
 
     home = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("TANDEM_SPARK_QUICK", "1")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgpack import StackError, Unpacker, unpackb
 from msgpack.exceptions import UnpackException
 
-from model.errors import ER_ILLEGAL_PARAMS, ER_INVALID_MSGPACK, QueueError
+from tandemq.model.errors import ER_ILLEGAL_PARAMS, ER_INVALID_MSGPACK, QueueError
 
 # Containers within containers that decoded arguments may have. Task payloads are not decoded;
 # their limit is configuration, see `check_nesting`.

@@ -10,10 +10,10 @@ import hmac
 from collections.abc import Collection
 from typing import Any, Final
 
-from model.errors import ER_CREDS_MISMATCH, ER_UNKNOWN_AUTH_METHOD, QueueError
-from wire.arguments import malformed
-from wire.constants import KEY_TUPLE, KEY_USER
-from wire.packets import missing_field
+from tandemq.model.errors import ER_CREDS_MISMATCH, ER_UNKNOWN_AUTH_METHOD, QueueError
+from tandemq_server.wire.arguments import malformed
+from tandemq_server.wire.constants import KEY_TUPLE, KEY_USER
+from tandemq_server.wire.packets import missing_field
 
 CHAP_SHA1: Final = "chap-sha1"
 PAP_SHA256: Final = "pap-sha256"
@@ -21,6 +21,9 @@ GUEST: Final = "guest"
 # What AUTH uses of the greeting's salt.
 _CHAP_SALT_BYTES: Final = 20
 _SCRAMBLE_BYTES: Final = 20
+DOWNSTREAM: Final = "downstream"
+UPSTREAM: Final = "upstream"
+NONCE_BYTES: Final = 32
 
 
 def chap_sha1_hash(password: str) -> bytes:
@@ -52,6 +55,22 @@ def pap_hash(password: str | bytes, salt: bytes) -> bytes:
 def check_pap(stored: bytes, salt: bytes, password: bytes) -> bool:
     """Whether the plain password an AUTH carried belongs to `stored`; in constant time."""
     return hmac.compare_digest(pap_hash(password, salt), stored)
+
+
+def link_proof(h2: bytes, side: str, salt: bytes, nonce: bytes) -> bytes:
+    """What an end of a link (`DOWNSTREAM`, `UPSTREAM`) says to prove that it knows the password.
+
+    `salt` is the upstream's, of its greeting, `nonce` the downstream's: each end is challenged by
+    the other. The side is part of it, so that no proof can be sent back to who made it.
+    """
+    return hmac.digest(h2, b"tandemq-link-1\0" + side.encode() + b"\0" + salt + nonce, "sha256")
+
+
+def check_link_proof(proof: object, h2: bytes, side: str, salt: bytes, nonce: bytes) -> bool:
+    """In constant time."""
+    if not isinstance(proof, bytes):
+        return False
+    return hmac.compare_digest(link_proof(h2, side, salt, nonce), proof)
 
 
 def parse_auth(

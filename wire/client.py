@@ -8,9 +8,9 @@ from typing import Any
 
 import msgpack
 
-from wire import constants as c
-from wire.auth import chap_sha1_scramble
-from wire.greeting import GREETING_BYTES, SALT_BYTES
+from tandemq_server.wire import constants as c
+from tandemq_server.wire.auth import chap_sha1_scramble
+from tandemq_server.wire.greeting import GREETING_BYTES, SALT_BYTES
 
 LENGTH_BYTES = 5
 #: Replies to AUTH and SUBSCRIBE are a few dozen bytes; an error's text may be longer.
@@ -55,15 +55,17 @@ def reply_length(head: bytes) -> int:
     return length
 
 
-def check_reply(packet: bytes) -> None:
-    """Raises `ClientError` with the server's text when the reply is an error."""
+def check_reply(packet: bytes) -> dict[int, Any]:
+    """The body. Raises `ClientError` with the server's text when the reply is an error."""
     unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogateescape")
     unpacker.feed(packet)
     try:
         header, body = unpacker.unpack(), unpacker.unpack()
         failed = header[c.KEY_TYPE] != 0
-        text = body.get(c.KEY_ERROR_TEXT, "no reason given") if failed else ""
+        text = body.get(c.KEY_ERROR_TEXT, "no reason given")
     except (ValueError, KeyError, AttributeError, TypeError, msgpack.UnpackException) as error:
         raise ClientError("what answers is not an IPROTO server: its reply is garbage") from error
     if failed:
         raise ClientError(f"refused: {text}")
+    found: dict[int, Any] = body
+    return found

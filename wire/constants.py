@@ -96,6 +96,9 @@ KEY_FEATURES = 0x55
 KEY_EVENT_KEY = 0x57
 KEY_EVENT_DATA = 0x58
 KEY_AUTH_TYPE = 0x5B
+# Of SUBSCRIBE and its reply, between two nodes of ours.
+KEY_NONCE = 0x70
+KEY_PROOF = 0x71
 
 # Keys of one frame of the error stack.
 ERROR_TYPE = 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from model.errors import QueueError, failure
-from wire import lua
+from tandemq.model.errors import QueueError, failure
+from tandemq_server.wire import lua
 
 QUEUE_VERSION: Final = "1.5.0"
 
@@ -21,6 +21,7 @@ class CallFunction:
     `returns`: answer with what the function returns; otherwise with `answer`, the values the text
     returns after the call (none: an empty list). `tube` is set for a method of a tube, whose name
     may be one that CALL cannot spell; if there is no such tube the answer is `no_such_tube`.
+    `bind`: the variable of the connection that the first value of the answer is to become.
     """
 
     name: str
@@ -28,6 +29,7 @@ class CallFunction:
     returns: bool
     answer: tuple[Any, ...] = ()
     tube: str | None = None
+    bind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ class Nothing:
     """Answer an empty list."""
 
 
+#: A name bound by `local` or assignment: a value, or a path it stands for.
+Names = dict[str, "lua.Literal | lua.Path"]
+#: Variables one connection may have: somebody typing has a handful.
+VARIABLES_MAX: Final = 64
+
 Evaluation = CallFunction | TubeExists | DropIfExists | BoxInfo | Value | Nothing
 
 
@@ -85,16 +92,25 @@ def no_such_tube(name: str) -> QueueError:
     return failure(f"attempt to index field '{name}' (a nil value)")
 
 
-def understand(expr: str, args: list[Any]) -> Evaluation:
+def understand(expr: str, args: list[Any], variables: Names | None = None) -> Evaluation:
     """What EVAL `expr` with `args` (the values of `...`) asks for.
 
-    Raises QueueError 32: `not_available` for any text outside the forms of
-    docs/compatibility.md, `no_such_tube` for a tube name that is no string.
+    `variables`: what earlier texts of the connection have set; this one may add to it. Raises
+    QueueError 32: `not_available` for any text outside the forms of docs/compatibility.md,
+    `no_such_tube` for a tube name that is no string.
     """
+    known: Names = {} if variables is None else variables
+    reader = _Reader(args, dict(known))
     try:
-        return _Reader(args).block(lua.parse(expr))
+        found = reader.block(lua.parse(expr))
     except lua.NotUnderstood:
         raise not_available() from None
+    kept = {name: reader.names[name] for name in reader.kept if name in reader.names}
+    bound = {found.bind} if isinstance(found, CallFunction) and found.bind else set()
+    if len(known.keys() | kept.keys() | bound) > VARIABLES_MAX:
+        raise failure(f"a connection may have {VARIABLES_MAX} variables")
+    known.update(kept)
+    return found
 
 
 @dataclass(slots=True)
@@ -102,8 +118,9 @@ class _Reader:
     """Walks the statements once: names bound so far, and the one operation they may hold."""
 
     args: list[Any]
-    # A name bound by `local` or assignment: a value, or a path it stands for.
-    names: dict[str, lua.Literal | lua.Path] = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
+    #: Names assigned without `local`: they outlive this text.
+    kept: set[str] = field(default_factory=set)
     action: CallFunction | DropIfExists | None = None
 
     def block(self, statements: tuple[Any, ...]) -> Evaluation:
@@ -126,6 +143,8 @@ class _Reader:
     def _assign(self, statement: lua.Assign) -> None:
         """`local a, b = ...`, `queue = require('queue')`, `ok, mod = pcall(require, 'queue')`."""
         targets = statement.names
+        if self._binds(statement):
+            return
         queue = lua.Path("queue", ())
         bound: list[lua.Literal | lua.Path] = []
         for number, value in enumerate(statement.values):
@@ -141,6 +160,24 @@ class _Reader:
                 bound.append(lua.Literal(self._value(value)))
         bound += [lua.Literal(None)] * (len(targets) - len(bound))
         self.names.update(zip(targets, bound, strict=False))
+        if not statement.local:
+            self.kept.update(targets)
+
+    def _binds(self, statement: lua.Assign) -> bool:
+        """`t = queue.tube.x:take(15)`: a call whose answer becomes a variable."""
+        if len(statement.names) != 1 or len(statement.values) != 1:
+            return False
+        value = statement.values[0]
+        if self._is_require(value) or self._is_pcall_require(value):
+            return False
+        if not isinstance(value, lua.Path) or not value.steps:
+            return False
+        if not isinstance(value.steps[-1], lua.Call):
+            return False
+        call = self._call(value, returns=False)
+        self._act(replace(call, bind=statement.names[0]))
+        self.names.pop(statement.names[0], None)
+        return True
 
     def _alias(self, path: lua.Path) -> lua.Path:
         """A name for a part of the queue module, such as `local t = queue.tube.x`."""
@@ -151,7 +188,12 @@ class _Reader:
         return lua.Path("queue", tuple(keys))
 
     def _return(self, values: tuple[Any, ...]) -> Evaluation:
-        if len(values) == 1 and self.action is None:
+        action = self.action
+        if isinstance(action, CallFunction) and action.bind is not None:
+            if values != (lua.Path(action.bind, ()),):
+                raise lua.NotUnderstood
+            return replace(action, returns=True)
+        if len(values) == 1 and action is None:
             value = values[0]
             if isinstance(value, lua.Compare):
                 return self._exists(value)
@@ -244,7 +286,9 @@ class _Reader:
         return bool(value == lua.Path("pcall", (lua.Call(args),)))
 
     def _is_value(self, path: lua.Path) -> bool:
-        return not path.steps and isinstance(self.names.get(path.root), lua.Literal)
+        """A variable that holds a value, or a part of one: `t`, `t[1]`, `t.name`."""
+        fields = all(isinstance(step, lua.Field) for step in path.steps)
+        return fields and isinstance(self.names.get(path.root), lua.Literal)
 
     def _resolve(self, path: lua.Path) -> lua.Path:
         """The path from a global name on: aliases put in, `_G.`, `require('queue')` taken out."""
@@ -295,8 +339,22 @@ class _Reader:
         if isinstance(expression, lua.Path) and self._is_value(expression):
             bound = self.names[expression.root]
             assert isinstance(bound, lua.Literal)
-            return bound.value
+            return self._part(bound.value, expression.steps)
         raise lua.NotUnderstood
+
+    def _part(self, value: Any, steps: tuple[Any, ...]) -> Any:
+        """What lies in a value: places of lists count from 1, what is not there is nil."""
+        for key in self._keys(steps):
+            if isinstance(value, (list, tuple)):
+                at = key - 1 if type(key) is int else -1
+                value = value[at] if 0 <= at < len(value) else None
+            elif isinstance(value, dict):
+                value = value.get(key)
+            elif value is None:
+                raise failure("attempt to index a nil value")
+            else:
+                raise lua.NotUnderstood
+        return value
 
     def _table(self, table: lua.Table) -> Any:
         """A list when every item is positional, `{}` included, as Lua tables go over the wire."""

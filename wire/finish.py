@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from model.errors import ER_ILLEGAL_PARAMS, QueueError
-from wire.arguments import UNREADABLE, decode, malformed, new_reader
+from tandemq.model.errors import ER_ILLEGAL_PARAMS, QueueError
+from tandemq_server.wire.arguments import UNREADABLE, decode, malformed, new_reader
 
 #: One put: (name of the tube, payload as raw MessagePack, options or None).
 Put = tuple[Any, bytes, Any]

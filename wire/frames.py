@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from model.errors import QueueError
-from wire.arguments import malformed
-from wire.constants import CALL, CALL_16, EVAL, PING
-from wire.packets import Request, read_packet
+from tandemq.model.errors import QueueError
+from tandemq_server.wire.arguments import malformed
+from tandemq_server.wire.constants import CALL, CALL_16, EVAL, PING
+from tandemq_server.wire.overlong import LARGE_BYTES, LOOK_BYTES, overlong
+from tandemq_server.wire.packets import Request, read_packet
 
 __all__ = ["Request", "RequestDecoder"]
 
@@ -64,7 +65,7 @@ class RequestDecoder:
     later `feed` returns nothing. `pending` counts the bytes held of an incomplete packet.
     """
 
-    __slots__ = ("_held", "_needed", "frame_bytes_max", "lost")
+    __slots__ = ("_held", "_needed", "_refusal", "_skip", "frame_bytes_max", "lost")
 
     def __init__(self, frame_bytes_max: int) -> None:
         assert frame_bytes_max > 0
@@ -73,19 +74,24 @@ class RequestDecoder:
         self._held = bytearray()
         # How many bytes have to be there before the held packet can tell anything new.
         self._needed = 1
+        # How many bytes of a packet that is refused already are still to come, and its answer.
+        self._skip = 0
+        self._refusal: Request | None = None
 
     @property
     def pending(self) -> int:
-        return len(self._held)
+        return len(self._held) or (1 if self._skip else 0)
 
     @property
     def missing(self) -> int:
         """Bytes without which the packet that is begun tells nothing new; 0 when none is."""
-        return max(0, self._needed - len(self._held)) if self._held else 0
+        return max(0, self._needed - len(self._held)) if self._held else self._skip
 
     def feed(self, data: bytes) -> list[Request]:
         """The requests that `data` completes, in order of arrival. Never raises."""
         requests: list[Request] = []
+        if self._skip:
+            data = self._pass_over(data, requests)
         if self._held:
             self._held += data
             if len(self._held) < self._needed:
@@ -99,6 +105,15 @@ class RequestDecoder:
             self._held += data[done:] if done else data
         return requests
 
+    def _pass_over(self, data: bytes, requests: list[Request]) -> bytes:
+        """What is behind the packet that is not read; its answer, once all of it has come."""
+        size = min(self._skip, len(data))
+        self._skip -= size
+        if not self._skip and self._refusal is not None:
+            requests.append(self._refusal)
+            self._refusal = None
+        return data[size:]
+
     def one_by_one(self, data: bytes) -> Iterator[Request]:
         """As `feed`, each request read only when it is asked for: `frame_bytes_max` may change.
 
@@ -110,6 +125,10 @@ class RequestDecoder:
                 return
             data = bytes(self._held)
             self._held = bytearray()
+        passed: list[Request] = []
+        if self._skip:
+            data = self._pass_over(data, passed)
+            yield from passed
         pos, size = 0, len(data)
         while pos < size and self.lost is None:
             found: list[Request] = []
@@ -117,7 +136,7 @@ class RequestDecoder:
             if end == pos:
                 break
             pos = end
-            yield found[0]
+            yield from found
         if pos < size and self.lost is None:
             self._held += data[pos:]
 
@@ -158,6 +177,14 @@ class RequestDecoder:
             return pos
         end = start + length
         if end > size:
+            if length > LARGE_BYTES:
+                if size - start < LOOK_BYTES:
+                    self._needed = start + LOOK_BYTES - pos
+                    return pos
+                self._refusal = overlong(data[start : start + LOOK_BYTES])
+                if self._refusal is not None:
+                    self._skip = end - size
+                    return size
             self._needed = end - pos
             return pos
         packet = data[start:end]

@@ -75,6 +75,7 @@ class Assign:
 
     names: tuple[str, ...]
     values: tuple[Any, ...]
+    local: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +255,14 @@ class _Parser:
             if path.steps and isinstance(path.steps[-1], Call):
                 return path
             if not path.steps:
-                return self._assign([path.root])
+                return self._assign([path.root], local=False)
         raise NotUnderstood
 
-    def _assign(self, names: list[str]) -> Assign:
+    def _assign(self, names: list[str], local: bool = True) -> Assign:
         while self._accept("mark", ","):
             names.append(self.expect("name"))
         self.expect("mark", "=")
-        return Assign(tuple(names), self._expressions())
+        return Assign(tuple(names), self._expressions(), local)
 
     def _expressions(self) -> tuple[Any, ...]:
         found = [self._expression()]

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgpack import Unpacker
 
-from model.errors import ER_MISSING_REQUEST_FIELD, QueueError
-from wire.arguments import UNREADABLE, decode, malformed, new_reader
-from wire.constants import (
+from tandemq.model.errors import ER_MISSING_REQUEST_FIELD, QueueError
+from tandemq_server.wire.arguments import UNREADABLE, decode, malformed, new_reader
+from tandemq_server.wire.constants import (
     CALL,
     CALL_16,
     EVAL,
@@ -59,9 +59,17 @@ def read_packet(packet: bytes) -> Request:
             return (sync, number, *_read_call(reader, packet, _TEXT_KEY[number]))
         return sync, number, _read_body(packet[reader.tell() :]), None
     except QueueError as error:
-        return sync, MALFORMED, error, None
+        return sync, MALFORMED, _bare(error), None
     except UNREADABLE:
         return sync, MALFORMED, malformed(what), None
+
+
+def _bare(error: QueueError) -> QueueError:
+    """Without what it came from: that leads to frames, which hold the reader, and the error itself
+    once it is looked at; such a circle of tens of kilobytes stays until somebody looks for it.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _read_pairs(reader: Unpacker, packet: bytes, wanted: tuple[int, ...]) -> dict[int, bytes]:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from msgpack import Packer
 
-from model.errors import QueueError
-from model.raw import Raw
-from wire.constants import (
+from tandemq.model.errors import QueueError
+from tandemq.model.raw import Raw
+from tandemq_server.wire.constants import (
     ERROR_CODE,
     ERROR_ERRNO,
     ERROR_FIELDS,
@@ -30,7 +30,7 @@ from wire.constants import (
     KEY_EVENT_KEY,
 )
 
-# Constant for ever: connectors read the schema again whenever it moves.
+#: The schema version before the first tube; `use_schema` moves it.
 SCHEMA_VERSION: Final = 80
 
 # Header of every reply in fixed width, as the field's server writes it:
@@ -43,14 +43,10 @@ _EVENT_HEADER_BYTES: Final = 17
 # A task reply up to its payload; the constant stretches travel as byte strings:
 # ... sync, then 05 ce <schema> 81 30 dd 00000001 93 ce <id u32> a1 <status>, payload.
 _TASK_HEAD: Final = b"\x83\x00\xce\x00\x00\x00\x00\x01\xcf"
-_TASK_BODY: Final = (
-    b"\x05\xce" + SCHEMA_VERSION.to_bytes(4, "big") + b"\x81\x30\xdd\x00\x00\x00\x01"
-)
-_TASK = Struct(f">BI{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sI2s").pack
-_TASK_BYTES: Final = Struct(f">{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sI2s").size
-_TASK_WIDE = Struct(f">BI{len(_TASK_HEAD)}sQ{len(_TASK_BODY) + 2}sQ2s").pack
-_TASK_32: Final = _TASK_BODY + b"\x93\xce"
-_TASK_64: Final = _TASK_BODY + b"\x93\xcf"
+_TASK_BODY_BYTES: Final = 15
+_TASK = Struct(f">BI{len(_TASK_HEAD)}sQ{_TASK_BODY_BYTES}sI2s").pack
+_TASK_BYTES: Final = Struct(f">{len(_TASK_HEAD)}sQ{_TASK_BODY_BYTES}sI2s").size
+_TASK_WIDE = Struct(f">BI{len(_TASK_HEAD)}sQ{_TASK_BODY_BYTES}sQ2s").pack
 # One task within an array of tasks, up to its payload.
 _TASK_ITEM = Struct(">2sI2s").pack
 _TASK_ITEM_WIDE = Struct(">2sQ2s").pack
@@ -65,6 +61,26 @@ _NIL_DATA_16: Final = _DATA + b"\x00\x00\x00\x01\x91\xc0"
 ERROR_TEXT_MAX: Final = 100_000
 # Reported as the source of every error; connectors only insist that there is one.
 _ERROR_FILE: Final = "tandemq"
+
+
+def use_schema(version: int) -> None:
+    """The schema version that replies carry from here on: connectors read the schema again when it
+    moves.
+
+    It stands in every reply and hardly ever changes, so it is part of the constant stretches
+    rather than an argument of everything that answers. Who makes replies says it beforehand.
+    """
+    global _schema, _task_32, _task_64
+    body = b"\x05\xce" + version.to_bytes(4, "big") + b"\x81\x30\xdd\x00\x00\x00\x01"
+    _schema, _task_32, _task_64 = version, body + b"\x93\xce", body + b"\x93\xcf"
+
+
+def schema_in_use() -> int:
+    return _schema
+
+
+_schema, _task_32, _task_64 = 0, b"", b""
+use_schema(SCHEMA_VERSION)
 
 
 class _HasRaw(Exception):
@@ -90,7 +106,7 @@ def task_reply(sync: int, task_id: int, status: str, data: bytes) -> bytes:
                 _TASK_BYTES + len(data),
                 _TASK_HEAD,
                 sync,
-                _TASK_32,
+                _task_32,
                 task_id,
                 _STATUS[status],
             )
@@ -98,7 +114,7 @@ def task_reply(sync: int, task_id: int, status: str, data: bytes) -> bytes:
         )
     # Ids are not written wider than they are: some connectors make big integers of a u64.
     size = _TASK_BYTES + 4 + len(data)
-    return _TASK_WIDE(0xCE, size, _TASK_HEAD, sync, _TASK_64, task_id, _STATUS[status]) + data
+    return _TASK_WIDE(0xCE, size, _TASK_HEAD, sync, _task_64, task_id, _STATUS[status]) + data
 
 
 def tasks_reply(sync: int, rows: Sequence[tuple[Any, ...]]) -> bytes:
@@ -221,4 +237,4 @@ def event(sync: int, key: str, has_value: bool, value: Any = None) -> bytes:
 
 def _packet(sync: int, code: int, body: bytes) -> bytes:
     size = _HEADER_BYTES + len(body)
-    return _HEADER(0xCE, size, 0x8300, 0xCE, code, 0x01CF, sync, 0x05CE, SCHEMA_VERSION) + body
+    return _HEADER(0xCE, size, 0x8300, 0xCE, code, 0x01CF, sync, 0x05CE, _schema) + body

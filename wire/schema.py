@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from model.errors import (
+from tandemq.model.errors import (
     ER_ILLEGAL_PARAMS,
     ER_KEY_PART_TYPE,
     ER_NO_SUCH_INDEX,
     ER_NO_SUCH_SPACE,
     QueueError,
 )
-from wire.arguments import malformed
-from wire.constants import (
+from tandemq_server.wire.arguments import malformed
+from tandemq_server.wire.constants import (
     KEY_INDEX_ID,
     KEY_ITERATOR,
     KEY_KEY,
@@ -30,7 +30,7 @@ from wire.constants import (
     SPACE_VINDEX,
     SPACE_VSPACE,
 )
-from wire.packets import missing_field
+from tandemq_server.wire.packets import missing_field
 
 EQ: Final = 0
 REQ: Final = 1
@@ -242,6 +242,10 @@ _SYSTEM_SPACES: Final[tuple[SpaceDescription, ...]] = (
     _view(SPACE_INDEX, "_index", "memtx", _INDEX_FORMAT, _INDEX_INDEXES),
     _view(SPACE_VINDEX, "_vindex", "sysview", _INDEX_FORMAT, _INDEX_INDEXES),
 )
+
+#: Their ids by name.
+SYSTEM_IDS: Final = {space.name: space.id for space in _SYSTEM_SPACES}
+SYSTEM_NAMES: Final = {space.id: space.name for space in _SYSTEM_SPACES}
 
 
 # Space id -> its rows, given the descriptions of all other spaces.

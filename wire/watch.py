@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from model.errors import ER_ILLEGAL_PARAMS, QueueError
-from wire.arguments import malformed
-from wire.constants import KEY_EVENT_KEY
-from wire.packets import missing_field
-from wire.replies import event
+from tandemq.model.errors import ER_ILLEGAL_PARAMS, QueueError
+from tandemq_server.wire.arguments import malformed
+from tandemq_server.wire.constants import KEY_EVENT_KEY
+from tandemq_server.wire.packets import missing_field
+from tandemq_server.wire.replies import event
 
 # Enough for every key there is; a limit because clients choose the keys.
 KEYS_MAX: Final = 256

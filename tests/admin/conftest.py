@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import uvloop
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 
 @pytest.hookimpl(optionalhook=True)

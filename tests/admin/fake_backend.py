@@ -9,11 +9,17 @@ import asyncio
 import os
 from dataclasses import replace
 
-from drivers import BUILT_IN
-from engine.queue import Engine
-from node.admin.backend import (
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine.queue import Engine
+from tandemq_server.node.core.core import Core, Turn
+from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.loop.clock import LogClock
+from tandemq_server.node.loop.trail import AuditTrail
+from tandemq_server.node.loop.wal_writer import WalWriter
+from tandemq_server.node.observe.answers import (
     Backend,
     ClusterStatus,
+    FailoverStatus,
     FlipResult,
     Lag,
     LossBound,
@@ -21,6 +27,7 @@ from node.admin.backend import (
     NodeStatus,
     Peer,
     Refused,
+    Reloaded,
     SoloResult,
     State,
     Step,
@@ -28,15 +35,14 @@ from node.admin.backend import (
     Term,
     Transition,
     UnknownNode,
-    cluster_of,
 )
-from node.admin.events import EventBus, Subscription
-from node.clock import LogClock
-from node.core import Core, Turn
-from node.identity import Identity, Limits
-from node.inventory import NodeInventory
-from node.metrics import NodeMetrics, TubeMetrics
-from node.wal_writer import WalWriter
+from tandemq_server.node.observe.cluster_view import cluster_of
+from tandemq_server.node.observe.events import EventBus, Subscription
+from tandemq_server.node.observe.inventory import NodeInventory
+from tandemq_server.node.observe.inventory_answers import UnknownTube
+from tandemq_server.node.observe.metrics import NodeMetrics, TubeMetrics
+from tandemq_server.node.observe.overview import Memory, Overview, overview
+from tandemq_server.node.observe.past_answers import Past, PastStep
 from tests.node.harness import Everybody
 
 NONE = Lag(0, 0, 0.0)
@@ -108,6 +114,7 @@ class FakeBackend:
         self.gate.set()
         self.calls: list[tuple[object, ...]] = []
         self.inventory = _inventory(self)
+        self.trail = AuditTrail("a", None, 1 << 20, 1, lambda _text: None)
         self.bus.observe(self.now)
 
     def _check(self) -> None:
@@ -131,6 +138,18 @@ class FakeBackend:
     def cluster(self) -> ClusterStatus:
         self._check()
         return cluster_of(self.now, "127.0.0.1:3301")
+
+    def overview(self) -> Overview:
+        self._check()
+        tubes = self.inventory.tubes("", "", 200).tubes
+        return overview(self.now, self.cluster(), tubes, Memory(1, 2, 3), 0)
+
+    async def past(self, tube: str, task: int) -> Past:
+        self._check()
+        if self.inventory.core.engine.tubes.get(tube) is None:
+            raise UnknownTube("tube", tube)
+        step = PastStep(task, 1, 1_700_000_000.0, "put", "ready", None, "a", "", "")
+        return Past(tube, task, (step,))
 
     def metrics(self) -> NodeMetrics:
         self._check()
@@ -209,6 +228,19 @@ class FakeBackend:
         if self.blocked:
             raise Refused("the node is not in pair mode", self.blocked)
         return SoloResult(self.now.state, 4, self.now.lsn + 1)
+
+    async def failover(self, action: str) -> FailoverStatus:
+        await self._begin("failover", action)
+        paused = "an operator said so" if action == "pause" else ""
+        outlook = "b would serve within 1 s, nothing lost"
+        by = "a: b is in step"
+        return FailoverStatus("witness", "", 4, "a", "b", by, "paired", True, paused, outlook, "")
+
+    async def reload(self) -> Reloaded:
+        await self._begin("reload")
+        if self.blocked:
+            raise Refused("the configuration is not taken", self.blocked)
+        return Reloaded(("users",), 0)
 
     async def snapshot(self) -> int:
         await self._begin("snapshot")

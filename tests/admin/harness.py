@@ -12,9 +12,9 @@ from typing import Any
 from aiohttp import ClientSession, TCPConnector
 from jsonschema import Draft202012Validator
 
-from node.admin.openapi import document
-from node.admin.security import AdminConfig
-from node.admin.server import AdminServer
+from tandemq_server.admin.openapi import document
+from tandemq_server.admin.security import AdminConfig
+from tandemq_server.admin.server import AdminServer
 from tests.admin.fake_backend import FakeBackend
 
 TOKEN = "a-token-of-some-length"

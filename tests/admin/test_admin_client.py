@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from node.admin import client as c
-from node.admin.backend import LossBound
+from tandemq_server.admin import client as c
+from tandemq_server.node.observe.answers import LossBound
 from tests.admin.harness import TOKEN, Api, api
 
 pytestmark = pytest.mark.asyncio

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from node.admin.backend import Lag
-from node.admin.events import EventBus
+from tandemq_server.node.observe.answers import Lag
+from tandemq_server.node.observe.events import EventBus
 from tests.admin.fake_backend import FakeBackend, running
 from tests.admin.harness import Api, api
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgpack
 import pytest
 
-from engine import admin
-from engine.clients import Client
-from engine.tube import Tube
-from node.admin.inventory import CHANGED_MAX, IDS_MAX
-from node.inventory import SCAN_ROWS
-from node.preview import BYTES_MAX, preview
+from tandemq_server.engine import admin
+from tandemq_server.engine.clients import Client
+from tandemq_server.engine.tube import Tube
+from tandemq_server.node.observe.inventory import SCAN_ROWS
+from tandemq_server.node.observe.inventory_answers import CHANGED_MAX, IDS_MAX
+from tandemq_server.node.observe.preview import BYTES_MAX, preview
 from tests.admin.harness import Api, api
 
 pytestmark = pytest.mark.asyncio

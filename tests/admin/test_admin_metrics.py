@@ -10,11 +10,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from engine import admin
-from node import metrics as m
-from node.admin.backend import Lag, Unavailable
-from node.admin.prometheus import registry_of
-from node.timing import MEASURE_EVERY, Turns
+from tandemq_server.admin.prometheus import registry_of
+from tandemq_server.engine import admin
+from tandemq_server.node.loop.timing import MEASURE_EVERY, Turns
+from tandemq_server.node.observe import metrics as m
+from tandemq_server.node.observe.answers import Lag, Unavailable
 from tests.admin.fake_backend import FakeBackend, running
 from tests.admin.harness import api
 from tests.node.harness import Bench, node
@@ -242,7 +242,7 @@ async def test_names_units_and_help_by_convention() -> None:
             for sample in family.samples:
                 assert set(sample.labels) <= {
                     *("tube", "state", "call", "kind", "type", "peer", "role", "from", "to"),
-                    *("le", "name", "node_id", "cluster_id", "version"),
+                    *("le", "name", "node_id", "cluster_id", "version", "what"),
                 }
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from node.admin.bodies import READ_ONLY, SWITCHOVER
-from node.admin.openapi import document
-from node.admin.problems import KINDS, URN
+from tandemq_server.admin.bodies import READ_ONLY, SWITCHOVER
+from tandemq_server.admin.openapi import document
+from tandemq_server.admin.problems import KINDS, URN
 from tests.admin.harness import api
 
 DOCS = Path(__file__).parents[2] / "docs" / "admin-api.md"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from node.admin.backend import LossBound, NodeStatus, Unavailable
+from tandemq_server.node.observe.answers import LossBound, NodeStatus, Unavailable
 from tests.admin.fake_backend import FakeBackend, running
 from tests.admin.harness import Api, api
 

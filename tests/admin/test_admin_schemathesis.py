@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 import schemathesis
-from cluster_nodes import Member, free_ports
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -15,7 +14,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from node.admin.openapi import document
+from tandemq_server.admin.openapi import document
+from tests.cluster.cluster_nodes import Member, free_ports
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ import pytest
 import trustme
 from aiohttp import ClientConnectionError
 
-from node.admin.security import AdminConfig, AdminRefused, host_of
+from tandemq_server.admin.security import AdminConfig, AdminRefused, host_of
 from tests.admin.harness import TOKEN, Api, api
 
 pytestmark = pytest.mark.asyncio
@@ -375,7 +375,7 @@ async def test_who_asks_nothing_is_closed() -> None:
 
 
 async def test_tls_with_a_token(authority: trustme.CA, tls: ssl.SSLContext, tmp_path: Path) -> None:
-    from node.admin.client import AdminClient, AdminError, AdminUnreachable
+    from tandemq_server.admin.client import AdminClient, AdminError, AdminUnreachable
 
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.clients import Client
-from engine.tube import Tube
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine.clients import Client
+from tandemq_server.engine.tube import Tube
 from tests.admin.harness import api
 from tests.admin.test_admin_inventory import put, tube
 
@@ -118,3 +118,26 @@ async def test_a_node_that_is_not_running_pauses_nothing() -> None:
             "POST", "/v1/tubes", json={"tube": "jobs", "action": "pause"}
         )
         assert (status, answer["type"]) == (409, "urn:tandemq:problem:refused")
+
+
+async def test_rights_are_given_listed_and_taken_back() -> None:
+    async with api() as node:
+        tube(node)
+        body = {"tube": "jobs", "who": "ann", "action": "grant", "manage": True}
+        status, answer, _ = await node.ask("POST", "/v1/grants", json=body)
+        assert (status, answer["changed"]) == (200, 9)
+        role = {"tube": "jobs", "who": "ann", "action": "grant", "role": True}
+        assert (await node.ask("POST", "/v1/grants", json=role))[1]["changed"] == 2
+        _, listed, _ = await node.ask("GET", "/v1/grants")
+        assert {"who": "ann", "role": False, "call": "queue.tube.jobs:pause"} in listed["grants"]
+        assert {"who": "ann", "role": True, "call": "space:jobs"} in listed["grants"]
+        one = {"tube": "jobs", "who": "ann", "action": "revoke", "manage": True}
+        assert (await node.ask("POST", "/v1/grants", json=one))[1]["changed"] == 7
+        everything = {"tube": "jobs", "who": "ann", "action": "revoke"}
+        await node.ask("POST", "/v1/grants", json=everything)
+        _, listed, _ = await node.ask("GET", "/v1/grants")
+        assert {grant["role"] for grant in listed["grants"]} == {True}
+        problem = await node.refused("POST", "/v1/grants", json={**one, "tube": "none"})
+        assert problem["status"] == 422
+        wrong = {**one, "who": "role:x", "action": "grant"}
+        assert "expected a name" in (await node.refused("POST", "/v1/grants", json=wrong))["detail"]

@@ -14,10 +14,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import audit, checks
-from pipeline.events import read_log, survey_frame
-from pipeline.notes import Notes
-from pipeline.rules import SEEN, Rules
+from tandemq.pipeline import audit, checks
+from tandemq.pipeline.events import read_log, survey_frame
+from tandemq.pipeline.notes import Notes
+from tandemq.pipeline.rules import SEEN, Rules
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of, node_name
 

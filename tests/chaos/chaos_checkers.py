@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import pairwise
 
-from chaos_history import Delivery, History
+from tests.chaos.chaos_history import Delivery, History
 
 SHOWN_MAX = 10
 

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import time
 
-from chaos_cluster import Cluster
-from chaos_scenarios import pause, promote, scenario
+from tests.chaos.chaos_cluster import Cluster
+from tests.chaos.chaos_scenarios import pause, promote, scenario
 
 WRITES = "write,pwrite64,writev,pwritev,pwritev2"
 SYNCS = "fdatasync,fsync"

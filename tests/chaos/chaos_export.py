@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chaos_history import Attempt, History, Loss
-from chaos_load import TUBES, sub_queue, value_of
-from cluster_nodes import TANDEMQ
+from tests.chaos.chaos_history import Attempt, History, Loss
+from tests.chaos.chaos_load import TUBES, sub_queue, value_of
+from tests.cluster.cluster_nodes import TANDEMQ
 
 Line = dict[str, Any]
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos_client import READ_ONLY, NotSent, Refused
+from tests.chaos.chaos_client import READ_ONLY, NotSent, Refused
 
 Key = tuple[str, int]
 

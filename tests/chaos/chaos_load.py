@@ -14,8 +14,8 @@ import time
 from collections.abc import Hashable, Iterator
 from itertools import count
 
-from chaos_client import READ_ONLY, Client, NotSent, Refused, Unknown
-from chaos_history import Delivery, Forgotten, History, Put
+from tests.chaos.chaos_client import READ_ONLY, Client, NotSent, Refused, Unknown
+from tests.chaos.chaos_history import Delivery, Forgotten, History, Put
 
 TUBES = {"c_fifo": "fifo", "c_ttl": "fifottl", "c_utube": "utube", "c_uttl": "utubettl"}
 SUB_QUEUES = 20

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos_client import Client
-from chaos_cluster import STRICT, Cluster
+from tests.chaos.chaos_client import Client
+from tests.chaos.chaos_cluster import STRICT, Cluster
 
 Story = Callable[[Cluster], Awaitable[None]]
 #: Longer than the lease of a link (tests/cluster: 1.5 s).

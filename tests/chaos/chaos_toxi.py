@@ -24,7 +24,7 @@ with warnings.catch_warnings():
     from toxiproxy import Toxiproxy
     from toxiproxy.api import APIConsumer
 
-from cluster_nodes import free_ports, until
+from tests.cluster.cluster_nodes import free_ports, until
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Longer than a healthy call by far, shorter than the server's own 25 s behind a stalled reader.

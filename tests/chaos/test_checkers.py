@@ -6,14 +6,15 @@ from collections.abc import Hashable
 from typing import Any
 
 import pytest
-from chaos_checkers import (
+
+from tests.chaos.chaos_checkers import (
     expect_nothing,
     judge,
     logs_agree,
     one_term_one_node,
     spaces_agree,
 )
-from chaos_history import Delivery, Forgotten, History, Loss, Put
+from tests.chaos.chaos_history import Delivery, Forgotten, History, Loss, Put
 
 TTR = 10.0
 

@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import chaos_audit
-import chaos_export
 import pytest
-from chaos_cluster import HEAL_SECONDS, Cluster
-from chaos_disks import lacks
-from chaos_scenarios import SCENARIOS, Scenario, promote
-from chaos_toxi import serving
+
+from tests.chaos import chaos_audit, chaos_export
+from tests.chaos.chaos_cluster import HEAL_SECONDS, Cluster
+from tests.chaos.chaos_disks import lacks
+from tests.chaos.chaos_scenarios import SCENARIOS, Scenario, promote
+from tests.chaos.chaos_toxi import serving
 
 ALL = os.environ.get("CHAOS") == "all"
 ROUNDS = int(os.environ.get("CHAOS_SEEDS", "1"))

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos_toxi import Link, Server, ToxiproxyError, serving
-from cluster_nodes import free_ports
+
+from tests.chaos.chaos_toxi import Link, Server, ToxiproxyError, serving
+from tests.cluster.cluster_nodes import free_ports
 
 
 @pytest.fixture

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "cluster")]
-
-from cluster_nodes import Member, free_ports  # noqa: E402
-from cutter import Cutter  # noqa: E402
-
-import tandemq  # noqa: E402
+import tandemq
+from tests.client.cutter import Cutter
+from tests.cluster.cluster_nodes import Member, free_ports
 
 
 @pytest.fixture(scope="package")

@@ -7,10 +7,10 @@ import contextlib
 from typing import Any
 
 import pytest
-from cluster_nodes import Member
-from cutter import Cutter
 
 import tandemq
+from tests.client.cutter import Cutter
+from tests.cluster.cluster_nodes import Member
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cluster_nodes import Member, Pair, free_ports, pair
 
 import tandemq
+from tests.cluster.cluster_nodes import Member, Pair, free_ports, pair
 
 pytestmark = [pytest.mark.integration]
 SHARED = ("--in-replicaset", "--ttr", "30")
@@ -113,6 +113,62 @@ async def test_a_lost_task_cancels_its_block_and_its_token_is_worth_nothing(node
         with pytest.raises(tandemq.LeaseLost):
             await task.ack()
         await again.ack()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", ["delete", "bury"])
+async def test_a_task_that_is_deleted_reaches_its_worker_at_once(node: Member, how: str) -> None:
+    async with tandemq.connect(f"127.0.0.1:{node.port}") as client:
+        tube = await client.create_tube(f"gone-{how}", "fifottl", ttr=600)
+        await tube.put("x")
+        other = node.connect()
+        loop = asyncio.get_running_loop()
+        with pytest.raises(
+            tandemq.LeaseLost, match=f"it was {'deleted' if how == 'delete' else 'buried'}"
+        ):
+            async with await tube.take(1) as task:
+                await asyncio.sleep(0.2)
+                began = loop.time()
+                await asyncio.to_thread(other.call, f"queue.tube.gone-{how}:{how}", task.id)
+                await asyncio.sleep(60)
+        # The next touch would have come after 200 seconds.
+        assert loop.time() - began < 2
+        other.close()
+        # What one ends oneself is no loss.
+        await tube.put("y")
+        for _ in range(3):
+            async with await tube.take(5) as task:
+                await asyncio.sleep(0.05)
+            await tube.put("y")
+
+
+@pytest.mark.asyncio
+async def test_errors_are_classes_with_code_call_and_what_to_do(node: Member) -> None:
+    async with tandemq.connect(f"127.0.0.1:{node.port}") as client:
+        tube = await client.create_tube("errors", "fifo", capacity=1)
+        cases = [
+            (tandemq.TubeMissing, 33, client.tube("nowhere").put("x")),
+            (tandemq.TubeMissing, 32, client.alter_tube("nowhere", capacity=1)),
+            (tandemq.TubeMissing, 32, client.statistics("nowhere")),
+            (tandemq.TaskNotTaken, 32, tube.call("ack", [0])),
+            (tandemq.TaskMissing, 32, tube.call("peek", [7])),
+        ]
+        await tube.put("x")
+        cases.append((tandemq.TubeFull, 32, tube.put("y")))
+        for kind, code, work in cases:
+            with pytest.raises(kind) as caught:
+                await work
+            error = caught.value
+            assert isinstance(error, tandemq.Refused)
+            assert (error.code, bool(error.todo)) == (code, True)
+            assert error.call.startswith("queue.")
+            assert f"({error.call}, code {code})" in str(error)
+        with pytest.raises(tandemq.Refused) as caught:
+            await client.call("queue.nonsense")
+        assert type(caught.value) is tandemq.Refused
+        found = await client.alter_tube("errors", capacity=2)
+        assert found["opts"]["capacity"] == 2
+        await tube.put("y")
 
 
 @pytest.mark.asyncio

@@ -7,11 +7,11 @@ import contextlib
 from typing import Any
 
 import pytest
-from cluster_nodes import Member
-from cutter import Cutter
 
 import tandemq
 from tandemq.client import find, link
+from tests.client.cutter import Cutter
+from tests.cluster.cluster_nodes import Member
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_nodes import TANDEMQ, Member
 
 import tandemq
+from tests.cluster.cluster_nodes import TANDEMQ, Member, until
 
 pytestmark = [pytest.mark.integration]
 
@@ -31,6 +31,13 @@ def all_at_once(task):
     sys.stdout.flush()
     if task.data == 0:
         raise StopIteration("after the ack")
+
+def names(task):
+    print(task.task.tube.name, flush=True)
+
+def fails(task):
+    time.sleep(0.05)
+    raise KeyError(f"no address in {task.data}")
 
 def stuck(task):
     print("begun", flush=True)
@@ -111,12 +118,55 @@ def test_what_does_not_end_in_time_is_released(node: Member, run: Run) -> None:
         assert client.statistics("stuck")["tasks"]["ready"] == 1
 
 
+def test_several_tubes_are_served_by_their_weights(node: Member, run: Run) -> None:
+    with tandemq.connect_sync(f"127.0.0.1:{node.port}") as client:
+        client.create_tube("often", "fifo").put_many(range(90))
+        client.create_tube("seldom", "fifo").put_many(range(90))
+        runner = run("handlers:names", "--tube", "often=4", "--tube", "seldom")
+        served = [line.strip() for line in first_lines(runner, 60)]
+        assert {"often", "seldom"} == set(served)
+        assert served.count("often") > 1.8 * served.count("seldom")
+        first_lines(runner, 120)
+        # Empty, and then one more in each: none is forgotten.
+        client.tube("seldom").put("late")
+        assert first_lines(runner, 1) == ["seldom\n"]
+        client.tube("often").put("late")
+        assert first_lines(runner, 1) == ["often\n"]
+        _, err = drained(runner)
+        assert "working on often, seldom at" in err
+        assert "drained: 182 done, 0 failed" in err
+
+
+def test_a_failure_is_logged_with_its_trace_its_attempt_and_what_comes_next(
+    node: Member, run: Run
+) -> None:
+    with tandemq.connect_sync(f"127.0.0.1:{node.port}") as client:
+        client.create_tube("dead-post", "fifo")
+        tube = client.create_tube(
+            "post", max_attempts=2, dead_letter="dead-post", retry_delay=0.2, retry_jitter=0
+        )
+        tube.put("Ann")
+        runner = run("handlers:fails", "--tube", "post")
+        until(lambda: client.statistics("dead-post")["tasks"]["ready"] == 1)
+        _, err = drained(runner)
+        assert "task 0 of post failed at attempt 1 with KeyError" in err
+        assert "next try within 0.2 s" in err
+        assert "task 0 of post failed at attempt 2 with KeyError" in err
+        assert "given up: now a dead letter" in err
+        assert err.count("Traceback (most recent call last)") == 2
+        assert 'raise KeyError(f"no address in {task.data}")' in err
+        info = client.call("queue.tube.dead-post:info", 0)[0]
+        assert [one["reason"] for one in info["failures"]] == ["KeyError: 'no address in Ann'"] * 2
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
+        (("handlers:stuck", "--tube", "a=0"), 2, "0 in a=0 is no weight"),
+        (("handlers:stuck", "--tube", "run", "--tube", "run"), 2, "each once"),
         (("handlers:nothing", "--tube", "run"), 2, "handlers has no nothing"),
         (("handlers", "--tube", "run"), 2, "not MODULE:FUNCTION"),
-        (("handlers:stuck", "--tube", "nowhere"), 1, "not defined"),
+        (("handlers:stuck", "--tube", "nowhere"), 1, "create it"),
     ],
 )
 def test_exit_codes(run: Run, words: tuple[str, ...], code: int, text: str) -> None:

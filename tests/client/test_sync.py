@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from cluster_nodes import Member, until
-from cutter import Cutter
 
 import tandemq
 from tandemq import SyncTask, SyncTube
+from tests.client.cutter import Cutter
+from tests.cluster.cluster_nodes import Member, until
 
 pytestmark = [pytest.mark.integration]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster_nodes import Member, free_ports
 from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import TracerProvider
 
 import tandemq
 from tandemq.client import trace
+from tests.cluster.cluster_nodes import Member, free_ports
 
 pytestmark = [pytest.mark.integration]
 tracer = TracerProvider().get_tracer("tests")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import Pair, pair, until
-from cutter import Cutter
 
 import tandemq
+from tests.client.cutter import Cutter
+from tests.cluster.cluster_nodes import Pair, pair, until
 
 pytestmark = [pytest.mark.integration]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "worker.py"

@@ -21,6 +21,9 @@ from tests.ports import free_ports
 
 TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 #: Heartbeats and leases short enough for a test, long enough for a busy machine.
+#: How the nodes of a test log in at each other; the variable is set by `Member.start`.
+LINK = ("--set", "replication.user=replicator", "--set", "replication.password_env=LINK_PASSWORD")
+LINK_ENV = {"LINK_PASSWORD": "the password of the links"}
 QUICK = ("--set", "replication.heartbeat=0.2", "--set", "replication.lease=1.5")
 
 
@@ -57,12 +60,13 @@ class Member:
         command += ["--data-dir", str(self.data), "--guest", "all"]
         for peer in self.peers:
             command += ["--peer", f"127.0.0.1:{peer}"]
+        command += LINK if self.peers else ()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *self.flags, *flags],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **self.env},
+                env={**os.environ, **LINK_ENV, **self.env},
             )
         if wait:
             assert self.process.stdout is not None

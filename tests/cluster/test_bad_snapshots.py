@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import tarantool
-from cluster_nodes import Member, pair, until
-from test_damaged_log import SMALL, flip_bit, put, told
-from test_failures import SHARED
 
-from storage.disk import SUFFIX_DAMAGED
+from tandemq.log.disk import SUFFIX_DAMAGED
+from tests.cluster.cluster_nodes import Member, pair, until
+from tests.cluster.test_damaged_log import SMALL, flip_bit, put, told
+from tests.cluster.test_failures import SHARED
 
 
 def test_an_older_snapshot_that_turns_bad_is_told_until_the_next_one(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from cluster_nodes import TANDEMQ, Pair, pair, until
 
-from node.cli import main
-from node.cli.top import duration
+from tandemq_server.cli import main
+from tandemq_server.cli.top import duration
+from tests.cluster.cluster_nodes import TANDEMQ, Pair, pair, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -88,10 +88,28 @@ def test_commands_find_the_node_that_serves(
     nodes: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = f"127.0.0.1:{nodes.a.port}", f"127.0.0.1:{nodes.b.port}"
-    assert main(["put", "jobs", "x", "--server", b]) == 1
-    error, hint = capsys.readouterr().err.splitlines()
-    assert "read-only" in error
-    assert hint.strip() == f"a serves: --server {a}"
+    assert main(["put", "jobs", "x", "--server", b, "--json"]) == 0
+    put = capsys.readouterr()
+    assert put.err == f"note: b does not serve: went on at {a}\n"
+    task = json.loads(put.out)
+    assert main(["info", "jobs", str(task["id"]), "--server", a]) == 0
+    assert "ready" in capsys.readouterr().out
+    # A session goes along to the node that serves.
+    assert main(["take", "idle", "--server", b]) == 4
+    assert main(["put", "idle", "mine", "--server", b]) == 0
+    capsys.readouterr()
+    assert main(["take", "idle", "--server", b, "--json"]) == 0
+    mine = json.loads(capsys.readouterr().out)
+    nodes.in_step()
+    assert main(["ack", "idle", str(mine["id"]), "--session", mine["session"], "--server", b]) == 0
+    nodes.in_step()
+    capsys.readouterr()
+    assert main(["stats", "jobs", "--server", b]) == 0
+    note = capsys.readouterr().err
+    assert note.startswith("note: of b, which does not serve: tasks as its copy has them")
+    assert f"a serves: --server {a}" in note
+    assert main(["stats", "jobs", "--server", a]) == 0
+    assert capsys.readouterr().err == ""
     for servers in (f"{b},{a}", f"127.0.0.1:1,{b},{a}"):
         assert main(["put", "idle", "x", "--server", servers, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["state"] == "ready"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import TANDEMQ, Member, Pair, pair, until
+
+from tests.cluster.cluster_nodes import TANDEMQ, Member, Pair, pair, until
 
 SMALL = ("--set", "wal.segment_bytes=64KiB", "--set", "snapshot.every_bytes=null")
 

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import Member, Pair, free_ports, pair, until
 
-from model.record import KIND_TERM, TERM, encode_frame
-from node.cli import main
-from storage.disk import write_file
-from storage.files import FileDisk
-from storage.log import Log
-from storage.meta import META_NAME, Meta, encode_meta, open_meta, read_meta
-from storage.recovery import open_log, recover
-from storage.segment import Term, segment_names
-from storage.snapshot import snapshot_names
+from tandemq.log.disk import write_file
+from tandemq.log.meta import META_NAME, Meta, encode_meta, open_meta, read_meta
+from tandemq.log.segment import Term, segment_names
+from tandemq.log.snapshot import snapshot_names
+from tandemq.model.record import KIND_TERM, TERM, encode_frame
+from tandemq_server.cli import main
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.recovery import open_log, recover
+from tests.cluster.cluster_nodes import LINK_ENV, Member, Pair, free_ports, pair, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,8 +37,9 @@ Doctor = Callable[..., tuple[int, Findings]]
 
 
 @pytest.fixture
-def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
+def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
     """`doctor(words)`: exit code and findings."""
+    monkeypatch.setenv("LINK_PASSWORD", LINK_ENV["LINK_PASSWORD"])
 
     def run(*words: str | Path) -> tuple[int, Findings]:
         capsys.readouterr()
@@ -196,6 +197,7 @@ def test_ports_peers_limits_and_secrets(doctor: Doctor, tmp_path: Path) -> None:
         file.write_text(
             f"data_dir: {tmp_path / 'data'}\nlisten: 127.0.0.1:{port}\n"
             f"peers: [127.0.0.1:{free}]\nlimits: {{connections_max: 900000}}\n"
+            "replication: {user: replicator, password_env: LINK_PASSWORD}\n"
             "users: [{name: app, grants: ['*'], password_hash: {chap_sha1: '" + "00" * 20 + "'}}]\n"
         )
         file.chmod(0o644)
@@ -248,6 +250,7 @@ def test_a_running_node_by_its_configuration(
     file.write_text(
         f"name: b\nread_only: true\ndata_dir: {nodes.b.data}\nlisten: 127.0.0.1:{nodes.b.port}\n"
         f"admin: {admin(nodes.b)}\npeers: [127.0.0.1:{nodes.a.port}]\n"
+        "replication: {user: replicator, password_env: LINK_PASSWORD}\n"
     )
     code, findings = doctor("--config", file, *LEVELS)
     assert code == 0

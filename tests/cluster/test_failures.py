@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import tarantool
-from cluster_nodes import Member, Pair, pair, until
+
+from tests.cluster.cluster_nodes import Member, Pair, pair, until
 
 SHARED = ("--in-replicaset", "--ttr", "30")
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from cluster_nodes import Member
 
 import tandemq
-from node.cli.remote import Remote
-from node.demo.team import Guide
+from demo.team import Guide
 from tandemq.spark.target import Target
+from tandemq_server.cli.remote import Remote
+from tests.cluster.cluster_nodes import Member
 from tests.ports import free_ports
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_nodes import Pair, until
+
+from tests.cluster.cluster_nodes import Pair, until
 
 TUBE = "queue.tube.t"
 

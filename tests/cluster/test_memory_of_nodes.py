@@ -8,8 +8,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from cluster_nodes import Member, Pair, until
 from tarantool.error import DatabaseError
+
+from tests.cluster.cluster_nodes import Member, Pair, until
 
 TUBE = "queue.tube.t"
 MIB = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from cluster_nodes import TANDEMQ, Member, Pair, pair, until
+from tests.cluster.cluster_nodes import TANDEMQ, Member, Pair, pair, until
 
 PAIR = ("--set", "replication.ack=pair", "--set", "replication.solo_after=0.5")
 FSYNC = ("--wal-mode", "fsync")

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import tarantool
-from cluster_nodes import Member, pair
+
+from tests.cluster.cluster_nodes import Member, pair
 
 TRACE = {
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

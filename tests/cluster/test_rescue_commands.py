@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import TANDEMQ, Member, Pair, pair, until
+
+from tests.cluster.cluster_nodes import TANDEMQ, Member, Pair, pair, until
 
 MINE, TAKEN, BEFORE = 7, 2, 10
 #: Tasks of other kinds: in a tube made in the cut, of xqueue with text in it, of queue15.

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compat_server import ROOT
+
+from tests.compat.compat_server import ROOT
 
 HERE = Path(__file__).resolve().parent
 TOOLS = ROOT / ".tools"

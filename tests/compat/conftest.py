@@ -6,7 +6,6 @@ What the server must answer belongs into the tests.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-# The helpers beside this file are plain modules, whatever import mode the runner is set to.
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from compat_client import Raw, Stock, Tube, new_tube
-from compat_server import Server
+from tests.compat.compat_client import Raw, Stock, Tube, new_tube
+from tests.compat.compat_server import Server
 
 
 def chap_hash(password: str) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgpack
 import pytest
-from compat_client import Raw, Tube, call, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, Tube, call, new_tube, refusal
+from tests.compat.compat_server import Server
 
 FIELD_OF_DATA = {"fifo": 3, "fifottl": 8, "limfifottl": 8, "utube": 4, "utubettl": 9}
 COMPARE = "attempt to compare string with number"

@@ -13,7 +13,8 @@ import asynctnt
 import pytest
 from asynctnt.exceptions import TarantoolDatabaseError
 from asynctnt_queue import Queue, Tube
-from compat_server import Server
+
+from tests.compat.compat_server import Server
 
 Work = Callable[[asynctnt.Connection, asynctnt.Connection], Coroutine[Any, Any, None]]
 

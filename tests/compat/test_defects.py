@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compat_client import Raw, Tube, eventually, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, Tube, eventually, new_tube, refusal
+from tests.compat.compat_server import Server
 
 S = 1_000_000
 TTL_DRIVERS = ("fifottl", "limfifottl", "utubettl")

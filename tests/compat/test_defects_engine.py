@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compat_client import Raw, call, eventually, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, call, eventually, new_tube, refusal
+from tests.compat.compat_server import Server
 
 Open = Callable[..., Any]
 TTL_DRIVERS = ("fifottl", "limfifottl", "utubettl")

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from compat_client import Raw, Tube, call, eventually, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, Tube, call, eventually, new_tube, refusal
+from tests.compat.compat_server import Server
 
 Open = Callable[..., Any]
 NIL_CALLS = {

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compat_client import TUPLE, Raw, Tube, call, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import TUPLE, Raw, Tube, call, new_tube, refusal
+from tests.compat.compat_server import Server
 
 
 def expect(code: int, text: str, action: Callable[[], Any]) -> None:
@@ -107,9 +108,22 @@ def test_bad_tube_names(conn: Any, name: str) -> None:
 
 
 def test_create_tube_that_exists(conn: Any, tube: Callable[..., Tube]) -> None:
-    """`if_not_exists` returns the one that is there, unchanged, whatever type is asked for."""
+    """`if_not_exists` returns the one that is there if it is the one asked for."""
     fresh = tube("fifottl", ttl=5)
-    call(conn, "queue.create_tube", fresh.name, "fifo", {"if_not_exists": True, "ttl": 9})
+    again = {"if_not_exists": True}
+    call(conn, "queue.create_tube", fresh.name, "fifottl", {**again, "ttl": 5})
+    call(conn, "queue.create_tube", fresh.name, "fifottl", again)
+    expect(
+        32,
+        f"Tube {fresh.name} exists and is another one: its type is fifottl, not fifo",
+        lambda: call(conn, "queue.create_tube", fresh.name, "fifo", again),
+    )
+    expect(
+        32,
+        f"Tube {fresh.name} exists and is another one: ttl is 5, not 9; "
+        f"queue.alter_tube('{fresh.name}', ...) changes it",
+        lambda: call(conn, "queue.create_tube", fresh.name, "fifottl", {**again, "ttl": 9}),
+    )
     fresh("put", "x", {"ttr": 1})
     fresh("take", 0)
     assert fresh("touch", 0, 1) == [[0, "t", "x"]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from compat_client import Raw, refusal
+
+from tests.compat.compat_client import Raw, refusal
 
 # Played in order on one tube `e` (fifottl). A value compares whole; a type is all that is asked.
 STEPS: list[tuple[str, tuple[Any, ...], Any]] = [

@@ -5,12 +5,13 @@ The program is tests/compat/go; it prints a line a step, and here is what each m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from compat_programs import build_go, steps
-from compat_server import Server
+
+from tests.compat.compat_programs import build_go, steps
+from tests.compat.compat_server import Server
 
 EXPECTED: dict[str, Any] = {
     "does not exist": False,
@@ -79,6 +80,13 @@ def test_refused_step(outcome: dict[str, dict[str, Any]], step: str) -> None:
 
 def test_no_other_step(outcome: dict[str, dict[str, Any]]) -> None:
     assert set(outcome) == {*EXPECTED, *REFUSED}
+
+
+def test_settings_of_a_replica(launch: Callable[..., Server]) -> None:
+    """The package's own high-availability example says queue.cfg to whoever it reaches."""
+    replica = launch(flags=["--read-only"])
+    found = steps([str(build_go()), "-address", f"127.0.0.1:{replica.port}", "-only", "cfg"])
+    assert found == {"state": {"value": 1}, "cfg": {"value": None}}
 
 
 @pytest.mark.parametrize("password", ["worker's secret", ""])

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compat_client import Raw, Refused, Tube, call, eventually, new_tube
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, Refused, Tube, call, eventually, new_tube
+from tests.compat.compat_server import Server
 
 NONE = None
 S = 1_000_000  # µs in a second

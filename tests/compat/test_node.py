@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from compat_programs import install_node, steps
-from compat_server import Server
+
+from tests.compat.compat_programs import install_node, steps
+from tests.compat.compat_server import Server
 
 EXPECTED: dict[str, Any] = {
     "connect": True,

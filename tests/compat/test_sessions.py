@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compat_client import Raw, Tube, call, eventually, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, Tube, call, eventually, new_tube, refusal
+from tests.compat.compat_server import Server
 
 Open = Callable[..., Any]
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compat_client import Tube, call, eventually, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Tube, call, eventually, refusal
+from tests.compat.compat_server import Server
 
 CALLS = {"ack", "bury", "delete", "kick", "put", "release", "take", "touch", "ttl", "ttr", "delay"}
 TASKS = {"taken", "buried", "ready", "done", "delayed", "total"}

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compat_client import Raw, call, new_tube, refusal
-from compat_server import Server
+
+from tests.compat.compat_client import Raw, call, new_tube, refusal
+from tests.compat.compat_server import Server
 
 VSPACE, VINDEX = 281, 289
 # Space -> fields, and indexes as (name, unique, fields).
@@ -32,7 +33,7 @@ SPACES: dict[str, tuple[str, list[tuple[str, bool, tuple[int, ...]]]]] = {
         [("conn_id", True, (0,)), ("uuid", False, (1,))],
     ),
     "_queue_shared_sessions": (
-        "uuid:string exp_time:unsigned active:boolean",
+        "uuid:string exp_time:unsigned active:boolean user:string",
         [("uuid", True, (0,)), ("active", True, (2, 0))],
     ),
 }
@@ -93,7 +94,7 @@ def test_taken_and_session_rows(raw: Raw) -> None:
     assert taken[:4] == [number, 0, connection, uuid]
     assert abs(taken[4] / 1_000_000 - time.time()) < 60
     assert [connection, uuid] in raw.rows("_queue_session_ids")
-    assert [uuid, 0, True] in raw.rows("_queue_shared_sessions")
+    assert [uuid, 0, True, "guest"] in raw.rows("_queue_shared_sessions")
     tube("ack", 0)
     assert raw.select(raw.space_id("_queue_taken_2"), 0, [number, 0]) == []
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import tarantool
-from compat_client import refusal
-from compat_server import Server
 from tarantool.error import DatabaseError, NetworkError
+
+from tests.compat.compat_client import refusal
+from tests.compat.compat_server import Server
 
 Connect = Callable[..., tarantool.Connection]
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compat_client import Refused, Tube, eventually, new_tube
-from compat_server import Server
+
+from tests.compat.compat_client import Refused, Tube, eventually, new_tube
+from tests.compat.compat_server import Server
 
 DRIVERS = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
 TTL_DRIVERS = ("fifottl", "limfifottl", "utubettl")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from node import main as node_main
-from node.cli import app, output
-from node.cli.document import MARK, commands, page, tree
+from tandemq_server.cli import app, output
+from tandemq_server.cli.document import MARK, commands, page, tree
+from tandemq_server.node import main as node_main
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = (ROOT / "docs/_site/cli.md").read_text(encoding="utf-8")
@@ -61,9 +61,9 @@ def test_completion_installs_and_answers_in_bash(tmp_path: Path) -> None:
     # Nobody listens there: no tubes, and no complaint.
     nobody = {"TANDEMQ_SERVER": "127.0.0.1:1"}
     env = {**os.environ, **nobody, "HOME": str(tmp_path), "PATH": path}
-    done = subprocess.run(
-        [tandemq, "--install-completion", "bash"], env=env, capture_output=True, check=False
-    )
+    # From a shell that stays: which one it is, is found among the processes above.
+    install = f"{tandemq} --install-completion bash; exit $?"
+    done = subprocess.run([bash, "-c", install], env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     script = """
         . ~/.bashrc

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from model.record import KIND_NOOP
-from node.cli import main
-from node.cli.app import app
-from node.cli.load import summary
-from node.cli.output import one_line, plain
-from wire.auth import chap_sha1_hash, check_pap
+from tandemq.model.record import KIND_NOOP
+from tandemq_server.cli import main
+from tandemq_server.cli.app import app
+from tandemq_server.cli.load import summary
+from tandemq_server.cli.output import one_line, plain
+from tandemq_server.wire.auth import chap_sha1_hash, check_pap
 
 Capture = pytest.CaptureFixture[str]
 TASKS = ["put", "take", "ack", "release", "bury", "kick", "delete", "peek"]
 TUBES = ["tubes", "stats", "create", "drop"]
 NODE = ["serve", "snapshot", "bench", "log", "config", "hash-password"]
-COMMANDS = ["demo", *TASKS, *TUBES, *NODE]
+COMMANDS = [*TASKS, *TUBES, *NODE]
 
 
 def test_help_names_every_command() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,10 +12,14 @@ from typing import Any
 
 import pytest
 
-from node.cli import main
+from tandemq_server.cli import main
 
 pytestmark = pytest.mark.integration
-PROGRAM = [sys.executable, "-c", "import sys; from node.cli import main; sys.exit(main())"]
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; from tandemq_server.cli import main; sys.exit(main())",
+]
 STOP_SECONDS = 10
 Run = Callable[..., tuple[int, str, str]]
 
@@ -104,14 +109,53 @@ def test_take_now_and_ack_later(run: Run, tube: str) -> None:
 def test_tables(run: Run, tube: str) -> None:
     run("put", tube, "a\x1b[2J [red]b")
     rows = run("peek", tube, "0")[1].splitlines()
-    assert rows[0].split() == ["id", "state", "payload"]
-    assert rows[2].strip() == "0   ready   a\\x1b[2J [red]b"
+    assert rows[0].split() == [
+        "id",
+        "state",
+        "attempts",
+        "age",
+        "due",
+        "last",
+        "failure",
+        "payload",
+    ]
+    assert re.fullmatch(r"0 +ready +[\d.]+ (ms|s) +a\\x1b\[2J \[red\]b", rows[2].strip())
     assert tube in run("tubes")[1]
     header, _, *lines = run("stats", tube)[1].splitlines()
     line = dict(zip(header.split(), lines[0].split(), strict=True))
     assert (line["tube"], line["ready"], line["puts"]) == (tube, "1", "1")
     assert tasks(run("stats", tube, "--json")[1])[0]["calls"]["put"] == 1
     assert {"name": tube, "type": "fifottl", "tasks": 1} in tasks(run("tubes", "--json")[1])
+
+
+def test_all_that_is_known_of_a_task(run: Run, tube: str) -> None:
+    policy = ("max_attempts=3", "retry_delay=60", "retry_jitter=0")
+    code, out, _ = run("alter", tube, *policy)
+    assert (code, out) == (0, f"{tube}: max_attempts 3, retry_delay 60, retry_jitter 0\n")
+    run("put", tube, "a", "--pri", "5", "--ttl", "2h")
+    task = tasks(run("take", tube, "--json")[1])[0]
+    shown = run("info", tube, "0")[1]
+    assert "taken for " in shown
+    assert f"by session {task['session'][:8]}, not connected" in shown
+    assert "attempts   1 of 3" in re.sub(" +", lambda m: "   " if len(m[0]) > 1 else " ", shown)
+    run("release", tube, "0", "--session", task["session"])
+    known = tasks(run("info", tube, "0", "--json")[1])[0]
+    assert (known["state"], known["payload"], known["attempts"]) == ("delayed", "a", 1)
+    assert [one["reason"] for one in known["failures"]] == ["released"]
+    assert (known["then"], known["pri"]) == ("ready", 5)
+    assert 55 < known["due_in"] <= 60
+    shown = run("info", tube, "0")[1]
+    assert re.search(r"\d\d:\d\d:\d\d +released", shown)
+    # The same fields, whichever command tells them.
+    for words in (("peek", tube, "0"), ("list", tube)):
+        assert tasks(run(*words, "--json")[1])[0].keys() == known.keys()
+        assert "released" in run(*words)[1]
+    assert run("info", tube, "9")[::2][0] == 1
+    code, _, err = run("alter", tube, "temporary=true")
+    assert (code, "cannot be altered" in err) == (1, True)
+    assert run("alter", tube, "max_attempts=null", "retry_delay=null", "retry_jitter=null")[1] == (
+        f"{tube}: max_attempts default, retry_delay default, retry_jitter default\n"
+    )
 
 
 def test_refusals(run: Run, tube: str) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from node.config.checks import section_of
-from node.config.document import json_schema, markdown
-from node.config.schema import Settings
+from tandemq_server.config.checks import section_of
+from tandemq_server.config.document import json_schema, markdown
+from tandemq_server.config.schema import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from node.config import ConfigError, Settings
-from wire.auth import chap_sha1_hash, chap_sha1_scramble, check_chap_sha1, check_pap, pap_hash
+from tandemq_server.config import ConfigError, Settings
+from tandemq_server.wire.auth import (
+    chap_sha1_hash,
+    chap_sha1_scramble,
+    check_chap_sha1,
+    check_pap,
+    pap_hash,
+)
 
 HASH = "a" * 40
 RANGE = "is out of range (accepted: {})"
+LINKED = "peers: ['127.0.0.1:1']\nreplication: {user: r, password_env: T}"
 
 FILE_MISTAKES = [
     (
@@ -72,12 +79,102 @@ FILE_MISTAKES = [
         "peers[1]: x is not an address, such as 127.0.0.1:3301 or"
         " [::1]:3301 (accepted: addresses host:port)",
     ),
-    ("peers: ['127.0.0.1:1', '127.0.0.1:1']", "peers: 127.0.0.1:1 is given twice"),
-    ("peers: ['127.0.0.1:3301']", "peers: 127.0.0.1:3301 is this node itself"),
+    (
+        "peers: ['127.0.0.1:1', '127.0.0.1:1']\nreplication: {user: r, password_env: T}",
+        "peers: 127.0.0.1:1 is given twice",
+    ),
+    (
+        "peers: ['127.0.0.1:3301']\nreplication: {user: r, password_env: T}",
+        "peers: 127.0.0.1:3301 is this node itself",
+    ),
+    (
+        "peers: ['127.0.0.1:1']",
+        "replication.user: is required with peers: nobody follows as guest",
+    ),
+    (
+        "peers: ['127.0.0.1:1']\nreplication: {user: r}",
+        "replication.password_file: or password_env is required with peers",
+    ),
+    (
+        "peers: ['127.0.0.1:1']\nreplication: {user: guest, password_env: T}",
+        "replication.user: guest has no password: name a user",
+    ),
+    (
+        "replication: {user: r, password_file: /dev/null}",
+        "replication.password_file: /dev/null must hold one line",
+    ),
+    (
+        "users: [{name: a, password_file: /nowhere/at/all}]",
+        "users[0].password_file: /nowhere/at/all cannot be read: No such file or directory",
+    ),
+    (
+        "users: [{name: 'role:a', password_env: T}]",
+        "users[0].name: must not begin with role:, as grants to roles do",
+    ),
     ("replication: {ack: pair}", "replication.ack: pair needs at least one of peers"),
     (
         "replication: {heartbeat: 9s}",
         "replication.lease: must be longer than replication.heartbeat",
+    ),
+    (
+        "name: a\nfailover: {cluster: c, arbiter: witness, max_loss_records: 0}",
+        "failover.arbiter: needs at least one of peers",
+    ),
+    (
+        "name: a\nfailover: {cluster: c, arbiter: etcd}\n" + LINKED,
+        "failover.arbiter: with replication.ack local a takeover can lose acknowledged records: "
+        "set failover.max_loss_records, or ack pair",
+    ),
+    (
+        "name: a\nfailover: {arbiter: etcd, max_loss_records: 0}\n" + LINKED,
+        "failover.arbiter: needs failover.cluster, the same name on all nodes",
+    ),
+    (
+        "failover: {arbiter: etcd, cluster: c, max_loss_records: 0}\n" + LINKED,
+        "failover.arbiter: needs a name of this node's own: set name",
+    ),
+    (
+        "failover: {silence: 0.5}",
+        "failover.silence: must be longer than failover.heartbeat",
+    ),
+    (
+        "failover: {arbiter: zookeeper}",
+        "failover.arbiter: zookeeper is not accepted (accepted: etcd, witness, null)",
+    ),
+    (
+        "failover: {witness: {url: 'ftp://host'}}",
+        "failover.witness.url: ftp://host is not a URL such as http://127.0.0.1:2379 "
+        "(accepted: a URL, http or https)",
+    ),
+    (
+        "failover: {witness: {token_env: NOT_SET}}",
+        "failover.witness.token_env: variable NOT_SET is not set",
+    ),
+    (
+        "failover: {witness: {ca: /nowhere}}",
+        "failover.witness.url: ca needs https",
+    ),
+    (
+        "failover: {etcd: {user: tandemq}}",
+        "failover.etcd.user: user and password go together",
+    ),
+    (
+        "failover: {etcd: {password_file: /nowhere}}",
+        "failover.etcd.user: user and password go together",
+    ),
+    (
+        "failover: {etcd: {endpoints: ['https://a:1'], key: /nowhere}}",
+        "failover.etcd.certificate: certificate and key go together",
+    ),
+    (
+        "failover: {etcd: {endpoints: ['https://a:1', 'http://b:1'], ca: /nowhere}}",
+        "failover.etcd.endpoints[1]: ca and certificate need https",
+    ),
+    (
+        "name: a\nfailover: {cluster: c, arbiter: witness}\npeers: ['127.0.0.1:1']\n"
+        "replication: {ack: pair, user: r, password_env: T}\n"
+        "compat: {promotion: original}",
+        "compat.promotion: original and failover.arbiter exclude each other",
     ),
     ("admin: 127.0.0.1:3301", "admin: 127.0.0.1:3301 is already the address of listen"),
     ("admin: '0.0.0.0:1'\nadmin_token_env: T", "admin: off loopback 0.0.0.0:1 needs tls"),
@@ -93,7 +190,7 @@ FILE_MISTAKES = [
     ),
     ("users: {a: b}", "users: is not a list (accepted: a list of users)"),
     ("users: [{}]", "users[0].name: is required (accepted: 1 to 200 characters)"),
-    ("users: [{name: a}]", "users[0]: needs either password_hash or password_env"),
+    ("users: [{name: a}]", "users[0]: needs either password_hash, password_env or password_file"),
     (
         "users: [{name: guest, password_env: T}]",
         "users[0].name: guest has no password: use the key guest",
@@ -254,6 +351,9 @@ def test_empty_sections_are_no_mistake(tmp_path: Path) -> None:
 def test_lists_in_variables() -> None:
     env = {
         "TANDEMQ_PEERS": "127.0.0.1:1, [::1]:2",
+        "TANDEMQ_REPLICATION__USER": "replicator",
+        "TANDEMQ_REPLICATION__PASSWORD_ENV": "SECRET",
+        "SECRET": "a",
         "TANDEMQ_GUEST": "queue.*,box.info",
         "TANDEMQ_TUBES": '[{"name": "a", "type": "fifo"}]',
         "TANDEMQ_REPLICATION__SOLO_AFTER": "null",
@@ -275,9 +375,10 @@ def test_passwords_from_variables_become_hashes() -> None:
         0
     ]
     salt = bytes(range(32))
-    assert check_chap_sha1(user.chap_sha1, salt, chap_sha1_scramble("secret", salt))
-    assert user.pap_sha256 is not None
-    assert check_pap(user.pap_sha256[1], user.pap_sha256[0], b"secret")
+    assert check_chap_sha1(user.hashes[0].chap_sha1, salt, chap_sha1_scramble("secret", salt))
+    kept = user.hashes[0].pap_sha256
+    assert kept is not None
+    assert check_pap(kept[1], kept[0], b"secret")
     assert "secret" not in repr(user)
 
 
@@ -296,8 +397,8 @@ def test_hashes_in_a_file(tmp_path: Path, form: str) -> None:
     )
     settings = Settings.load(path)
     user = settings.users[0]
-    assert user.chap_sha1 == stored
-    assert user.pap_sha256 == (salt, pap_hash("secret", salt))
+    assert user.hashes[0].chap_sha1 == stored
+    assert user.hashes[0].pap_sha256 == (salt, pap_hash("secret", salt))
     assert user.rights(settings.roles) == ("box.info", "queue.tube.a:*")
 
 

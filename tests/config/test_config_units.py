@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.config.units import (
+from tandemq_server.config.units import (
     is_loopback,
     parse_bytes,
     parse_seconds,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from node.config import Settings
-from node.logging import Logger
-from node.users import Users
-from wire.auth import chap_sha1_hash, chap_sha1_scramble
+from tandemq_server.config import Settings
+from tandemq_server.node.core.users import Users
+from tandemq_server.node.loop.log_lines import Logger
+from tandemq_server.wire.auth import chap_sha1_hash, chap_sha1_scramble
 
 SALT = bytes(range(32))
 NASTY = "a\nb\x1b[2Jc\x9b\x7fd"
@@ -89,7 +89,7 @@ def test_roles() -> None:
     some = users(users=[member], roles={"r": ["queue.identify"]})
     assert some.may("a", "queue.identify")
     assert not some.may("guest", "queue.identify")
-    assert some.grantees("a") == ("a", "r")
+    assert some.grantees("a") == ("a", "role:r")
 
 
 def test_logging_in() -> None:

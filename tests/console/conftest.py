@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
-
-from cluster_nodes import Member, Pair, until
+from tests.cluster.cluster_nodes import Member, Pair, until
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 TOKEN = "console-tests-token"

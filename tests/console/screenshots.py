@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import threading
 import time
@@ -11,12 +10,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.cluster.cluster_nodes import Pair
+from tests.console.conftest import browser_path, filled
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "cluster")]
-
-from cluster_nodes import Pair  # noqa: E402
-
-from tests.console.conftest import browser_path, filled  # noqa: E402
 
 OUT = ROOT / "docs" / "img"
 LOAD_SECONDS = 45
@@ -56,7 +53,8 @@ def main() -> None:
         time.sleep(LOAD_SECONDS)
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
-            page = picture(browser, pair, "cluster")
+            picture(browser, pair, "overview")
+            page = picture(browser, pair, "cluster", "#/cluster")
             picture(browser, pair, "cluster-phone", color_scheme="dark", **PHONE)
             picture(browser, pair, "tubes", "#/tubes")
             picture(browser, pair, "tasks", "#/tubes/crawl", color_scheme="dark")

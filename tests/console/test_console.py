@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from cluster_nodes import Member, Pair, until
 from playwright.sync_api import Page, expect
 
+from tests.cluster.cluster_nodes import Member, Pair, until
 from tests.console.conftest import TOKEN, Open
 
 pytestmark = [
@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
+CLUSTER = "#/cluster"
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
@@ -38,7 +39,7 @@ def toast(page: Page, text: str) -> None:
 
 
 def test_the_cluster_both_nodes_and_their_states(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a)
+    page = open_page(nodes.a, CLUSTER)
     a, b = page.locator("[data-node=a]"), page.locator("[data-node=b]")
     expect(a.locator(".state")).to_have_text("RUNNING")
     expect(a.locator("g.lit")).to_have_attribute("data-state", "RUNNING")
@@ -52,7 +53,7 @@ def test_the_cluster_both_nodes_and_their_states(nodes: Pair, open_page: Open) -
 
 
 def test_what_changes_is_seen_without_a_reload(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a)
+    page = open_page(nodes.a, CLUSTER)
     lsn = page.locator("[data-node=a] .lsn")
     expect(lsn).to_have_text(re.compile(r"\d"))
     before = lsn.inner_text()
@@ -126,6 +127,7 @@ def test_one_task_is_kicked_buried_released_deleted(nodes: Pair, open_page: Open
     expect(page.locator("tbody tr")).to_have_count(1)
     task = page.locator("tbody tr td:nth-child(2)").inner_text()
     page.get_by_role("button", name=f"Release task {task}", exact=True).click()
+    choose_yes(page, "Release")
     toast(page, "release: 1 of 1")
     expect(page.locator("tbody")).to_contain_text("no such task")
     state.select_option("")
@@ -198,10 +200,23 @@ def test_a_tube_is_paused_and_its_dead_letters_sent_back(nodes: Pair, open_page:
 
 
 def test_a_snapshot_is_written(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a)
+    page = open_page(nodes.a, CLUSTER)
     page.get_by_role("button", name="Snapshot").click()
     toast(page, r"written at LSN \d")
     assert list(nodes.a.data.rglob("*.snap"))
+
+
+def test_who_did_what_is_on_the_page_of_the_cluster(nodes: Pair, open_page: Open) -> None:
+    client = nodes.a.connect()
+    client.call("queue.create_tube", "told_of", "fifo")
+    client.call("queue.tube.told_of:drop")
+    page = open_page(nodes.a, "#/cluster")
+    trail = page.get_by_role("region", name="Who did what")
+    expect(trail.get_by_role("row").filter(has_text="told_of")).to_have_count(2)
+    newest = trail.get_by_role("row").nth(1)
+    expect(newest).to_contain_text("guest")
+    expect(newest).to_contain_text("told_of")
+    expect(newest).to_contain_text("done")
 
 
 def test_a_replica_shows_its_copy_and_refuses_changes(nodes: Pair, open_page: Open) -> None:
@@ -214,7 +229,7 @@ def test_a_replica_shows_its_copy_and_refuses_changes(nodes: Pair, open_page: Op
 
 
 def test_a_switch_over_is_confirmed_and_seen_as_it_happens(nodes: Pair, open_page: Open) -> None:
-    page, onlooker = open_page(nodes.a), open_page(nodes.b)
+    page, onlooker = open_page(nodes.a, CLUSTER), open_page(nodes.b, CLUSTER)
     term = int(nodes.a.status()["term"]["number"])
     page.get_by_role("button", name="Switch over to b").click()
     dialog = page.get_by_role("dialog")
@@ -243,7 +258,7 @@ def test_a_switch_over_is_confirmed_and_seen_as_it_happens(nodes: Pair, open_pag
 
 
 def test_read_only_asks_for_the_name_and_promote_brings_back(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a)
+    page = open_page(nodes.a, CLUSTER)
     page.get_by_role("button", name="Make read-only").click()
     dialog = page.get_by_role("dialog")
     yes = dialog.get_by_role("button", name="Make read-only")
@@ -264,11 +279,11 @@ def test_read_only_asks_for_the_name_and_promote_brings_back(nodes: Pair, open_p
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("place", ["", "#/tubes", "#/tubes/jobs", "#/sessions"])
+@pytest.mark.parametrize("place", ["", "#/cluster", "#/tubes", "#/tubes/jobs", "#/sessions"])
 def test_no_serious_finding_of_axe(nodes: Pair, open_page: Open, place: str, scheme: str) -> None:
     page = open_page(nodes.a, place, color_scheme=scheme)
     expect(page.locator("tbody tr").first).to_be_visible()
-    if not place:
+    if place == CLUSTER:
         page.get_by_role("button", name="Switch over to b").click()
         check_access(page)
         choose_yes(page, "Cancel")
@@ -287,7 +302,7 @@ def check_access(page: Page) -> None:
     assert not serious, json.dumps(serious, indent=1)
 
 
-@pytest.mark.parametrize("place", ["", "#/tubes", "#/tubes/jobs", "#/sessions"])
+@pytest.mark.parametrize("place", ["", "#/cluster", "#/tubes", "#/tubes/jobs", "#/sessions"])
 def test_on_a_phone_nothing_sticks_out(nodes: Pair, open_page: Open, place: str) -> None:
     page = open_page(nodes.a, place, **PHONE)
     expect(page.locator("tbody tr").first).to_be_visible()
@@ -302,7 +317,7 @@ def test_on_a_phone_nothing_sticks_out(nodes: Pair, open_page: Open, place: str)
 
 
 def test_light_and_dark_are_a_choice_that_stays(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a, color_scheme="light")
+    page = open_page(nodes.a, CLUSTER, color_scheme="light")
     back = "getComputedStyle(document.body).backgroundColor"
     expect(page.locator(".chart canvas")).to_have_count(2)
     light = page.evaluate(back)
@@ -317,7 +332,7 @@ def test_light_and_dark_are_a_choice_that_stays(nodes: Pair, open_page: Open) ->
 
 
 def test_a_node_with_a_token_asks_for_it(tmp_path: Path, open_page: Open) -> None:
-    from cluster_nodes import free_ports
+    from tests.cluster.cluster_nodes import free_ports
 
     port, admin = free_ports(2)
     node = Member(tmp_path, "a", port, admin, [])
@@ -326,7 +341,7 @@ def test_a_node_with_a_token_asks_for_it(tmp_path: Path, open_page: Open) -> Non
     config.write_text("admin_token_env: ADMIN_TOKEN\n")
     node.start("--config", str(config))
     try:
-        page = open_page(node)
+        page = open_page(node, CLUSTER)
         page.get_by_label("Token").fill("something-else-entirely")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("alert")).to_have_text("This is not the node's token.")
@@ -347,24 +362,33 @@ def test_a_node_with_a_token_asks_for_it(tmp_path: Path, open_page: Open) -> Non
 
 
 def test_a_node_that_went_away_is_told_and_found_again(tmp_path: Path, open_page: Open) -> None:
-    from cluster_nodes import free_ports
+    from tests.cluster.cluster_nodes import free_ports
 
     port, admin = free_ports(2)
     node = Member(tmp_path, "a", port, admin, []).start()
-    page = open_page(node)
+    page = open_page(node, CLUSTER)
     expect(page.locator("#live")).to_have_text("live")
     node.end()
     expect(page.locator("#live")).to_have_text("no connection")
+    # What is shown is old: it is grey, says so, and nothing of it can be pressed.
+    gone = page.locator("#gone")
+    expect(gone).to_contain_text(re.compile(r"does not answer since \d"))
+    assert page.evaluate("document.getElementById('main').inert")
+    assert "grayscale" in page.evaluate("getComputedStyle(document.getElementById('main')).filter")
+    text = gone.inner_text()
+    expect(gone).not_to_have_text(text)
     node.start()
     try:
         expect(page.locator("#live")).to_have_text("live")
         expect(page.locator("[data-node=a] .state")).to_have_text("RUNNING")
+        expect(gone).to_be_hidden()
+        assert not page.evaluate("document.getElementById('main').inert")
     finally:
         node.end()
 
 
 def test_the_policy_lets_nothing_else_in(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a)
+    page = open_page(nodes.a, CLUSTER)
     expect(page.locator("[data-node=a] .state")).to_have_text("RUNNING")
     answer = page.request.get(page.url)
     policy = answer.headers["content-security-policy"]

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from cluster_nodes import Pair
 from playwright.sync_api import Page, expect
 
+from tests.cluster.cluster_nodes import Pair
 from tests.console.conftest import Open
 
 pytestmark = [
@@ -45,7 +45,7 @@ def toast(page: Page, text: str) -> None:
 
 
 def test_go_solo_when_the_replica_is_gone_and_pair_mode_again(nodes: Pair, open_page: Open) -> None:
-    page = open_page(nodes.a)
+    page = open_page(nodes.a, "#/cluster")
     a, b = page.locator("[data-node=a]"), page.locator("[data-node=b]")
     client = nodes.a.connect()
     client.call("queue.create_tube", "jobs", "fifo")
@@ -78,7 +78,7 @@ def test_go_solo_when_the_replica_is_gone_and_pair_mode_again(nodes: Pair, open_
 
 
 def test_a_promotion_by_force_tells_what_it_may_lose_first(nodes: Pair, open_page: Open) -> None:
-    page, onlooker = open_page(nodes.b), open_page(nodes.a)
+    page, onlooker = open_page(nodes.b, "#/cluster"), open_page(nodes.a, "#/cluster")
     here = page.locator("[data-node=b]")
     expect(onlooker.locator("#live")).to_have_text("live")
     expect(here.locator(".state")).to_have_text(re.compile("WAITING|INIT"))

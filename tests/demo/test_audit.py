@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from node.demo import audit
-from node.demo.history import Outcome, Put
+from demo import audit
+from demo.history import Outcome, Put
 
 
 def test_the_audits_answer_becomes_one_line() -> None:

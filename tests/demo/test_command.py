@@ -6,14 +6,18 @@ Here: exit codes and last lines. Must not be here: the judge's rules (test_verdi
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from node.demo import main
-from node.demo.nodes import serve_command
+from demo import main
+from demo.nodes import serve_command
+from tests.cluster.cluster_nodes import until
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,8 +88,11 @@ def test_two_nodes_flipped_and_killed_end_ok(
     assert out.splitlines()[-1] == "verdict: ok", out
     assert code == 0
     assert "audit of the logs: ok" in out
-    for deed in ("planned switch-over to b", "kill -9 of b", "promotion of a", "return of b"):
+    taken_over = "takeover without an operator"
+    for deed in ("planned switch-over to b", "kill -9 of b", taken_over, "return of b"):
         assert f">> {deed}" in out
+    (row,) = [line for line in out.splitlines() if line.lstrip(" │|").startswith(taken_over)]
+    assert re.search(r"\d+ ms, first put accepted after \d+ ms", row), row
     puts = [json.loads(line) for line in (keep / "puts.jsonl").read_text().splitlines()]
     accepted = [put["node"] for put in puts if put["outcome"] == "ok"]
     assert {"a", "b"} <= set(accepted)
@@ -94,8 +101,12 @@ def test_two_nodes_flipped_and_killed_end_ok(
     assert "term 3" in log
 
 
+def _output(words: list[str]) -> str:
+    return subprocess.run(words, capture_output=True, text=True, timeout=30).stdout
+
+
 def test_a_cluster_that_stays_up_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = [*serve_command()[:-1], "demo", "cluster", "--any-ports", "--dir", str(tmp_path)]
+    command = [sys.executable, "-m", "demo", "cluster", "--any-ports", "--dir", str(tmp_path)]
     # Also where whoever runs the tests has it ignored, as shells do in the background.
     with subprocess.Popen(
         command,
@@ -112,5 +123,11 @@ def test_a_cluster_that_stays_up_until_it_is_interrupted(tmp_path: Path) -> None
         admin = next(word for word in "".join(said).split() if word.startswith("--admin=")) or ""
         switch = [*serve_command()[:-1], "switchover", "b", "--admin", admin[len("--admin=") :]]
         assert "b serves" in subprocess.check_output(switch, text=True)
+        # The master dies, and nobody says what is to be done.
+        pid = next(line for line in said if line.startswith("b: ")).partition("pid ")[2]
+        told = [*serve_command()[:-1], "failover", "status", "--json", "--admin"]
+        until(lambda: '"partner": "a"' in _output([*told, admin[len("--admin=") :]]), 30)
+        os.kill(int(pid.partition(",")[0]), signal.SIGKILL)
+        until(lambda: '"master": "a"' in _output([*told, admin[len("--admin=") :]]), 30)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from node.demo.urls import NoUrls, homepages, host_of, read_file, unique
+from demo.urls import NoUrls, homepages, host_of, read_file, unique
 
 PACKAGES = """\
 Package: one

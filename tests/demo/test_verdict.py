@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from node.demo.history import Hold, Outcome, Put
-from node.demo.verdict import Verdict, judge
+from demo.history import Hold, Outcome, Put
+from demo.verdict import Verdict, judge
 
 HOSTS = ("a.org", "b.org", "c.org")
 

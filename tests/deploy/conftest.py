@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
-
-from cluster_nodes import Pair, pair
+from tests.cluster.cluster_nodes import Pair, pair
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 #: Debian keeps some of them out of a user's path; what is built here lies in .tools.

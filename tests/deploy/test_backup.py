@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import tarantool
-from cluster_nodes import Member, Pair, free_ports, pair, until
 
-from node.cli import main
+from tandemq_server.cli import main
+from tests.cluster.cluster_nodes import Member, Pair, free_ports, pair, until
 
 pytestmark = [
     pytest.mark.slow,

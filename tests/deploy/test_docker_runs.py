@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 import tarantool
 import yaml
-from cluster_nodes import TANDEMQ, free_ports, until
 
+from tests.cluster.cluster_nodes import TANDEMQ, free_ports, until
 from tests.deploy.conftest import DEPLOY, program
 
 pytestmark = [
@@ -179,6 +179,35 @@ def test_the_pair_works_and_is_switched_over(deployed: Deployment) -> None:
     assert (code, report["done"]) == (200, True), report
     until(lambda: deployed.ask("b", "/primary", "localhost")[0] == 200, 20)
     assert served(deployed, "queue.tube.jobs:take", 0) == [[0, "t", "before"]]
+
+
+def test_commands_and_clients_speak_tls_as_the_compose_file_says(deployed: Deployment) -> None:
+    until(lambda: ready(deployed, "a") or ready(deployed, "b"), 60, every=0.2)
+    compose = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+    folder = str(deployed.home / "secrets" / "tls")
+    env = {
+        name: value.replace("/etc/tandemq/tls", folder)
+        for name, value in compose["services"]["node-a"]["environment"].items()
+    }
+    env |= {"TANDEMQ_USER": "worker", "TANDEMQ_PASSWORD": deployed.secrets["WORKER_PASSWORD"]}
+    env["TANDEMQ_SERVER"] = ",".join(f"127.0.0.1:{port}" for port in deployed.queue.values())
+    env["TANDEMQ_ADMIN_SERVER"] = f"127.0.0.1:{deployed.admin['a']}"
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [TANDEMQ, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, **deployed.secrets, **env},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "term" in run("status", "--token-env", "ADMIN_TOKEN")
+    run("create", "by_tls", "fifo", "--if-not-exists")
+    run("put", "by_tls", "one")
+    assert json.loads(run("take", "by_tls", "--json"))["payload"] == "one"
 
 
 def test_only_names_it_is_configured_with_are_answered(deployed: Deployment) -> None:

@@ -19,6 +19,8 @@ SECRETS = {
     "REPLICATOR_PASSWORD": "a-password",
     "WORKER_PASSWORD": "a-password",
     "ADMIN_TOKEN": "a-token-of-some-length",
+    "WITNESS_TOKEN": "a-token-of-some-length",
+    "ETCD_PASSWORD": "a-password",
 }
 #: systemd's own measure of what a service could still do; 10 is everything.
 EXPOSURE_MAX = 20
@@ -52,8 +54,17 @@ def test_configurations_in_containers_are_accepted(tmp_path: Path) -> None:
     issued = trustme.CA().issue_cert("localhost")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    manifests = yaml.safe_load_all((DEPLOY / "kubernetes" / "tandemq.yaml").read_text())
-    config_map = next(one for one in manifests if one["kind"] == "ConfigMap")
+    text = (DEPLOY / "kubernetes" / "tandemq.yaml").read_text()
+    manifests = {one["kind"]: one for one in yaml.safe_load_all(text) if one}
+    config_map = manifests["ConfigMap"]
+    # What commands in the pod and the node in it are told goes together.
+    (container,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    told = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    own = yaml.safe_load(config_map["data"]["node.yaml"])
+    assert told["TANDEMQ_TLS_CA"] == told["TANDEMQ_ADMIN_TLS_CA"] == own["tls"]["cert"]
+    hosts = {one.rpartition(":")[0] for one in told["TANDEMQ_SERVER"].split(",")}
+    assert hosts <= set(own["admin_hosts"])
+    assert told["TANDEMQ_ADMIN_SERVER"] == "localhost:8081"
     texts = [
         (DEPLOY / "docker" / "node-a.yaml").read_text(),
         (DEPLOY / "docker" / "node-b.yaml").read_text(),
@@ -65,7 +76,11 @@ def test_configurations_in_containers_are_accepted(tmp_path: Path) -> None:
         found["tls"] = {"cert": str(tmp_path / "cert.pem"), "key": str(tmp_path / "key.pem")}
         (tmp_path / "node.yaml").write_text(yaml.safe_dump(found))
         done = run(
-            TANDEMQ, "config", "check", str(tmp_path / "node.yaml"), env={**os.environ, **SECRETS}
+            TANDEMQ,
+            "config",
+            "check",
+            str(tmp_path / "node.yaml"),
+            env={**os.environ, **SECRETS, **told},
         )
         assert done.returncode == 0, done.stderr
 
@@ -111,6 +126,6 @@ def test_the_script_makes_the_secrets_compose_wants(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     variables = (tmp_path / "secrets" / "node.env").read_text().splitlines()
     assert [line.split("=")[0] for line in variables] == [
-        *("ADMIN_TOKEN", "REPLICATOR_PASSWORD", "WORKER_PASSWORD")
+        *("ADMIN_TOKEN", "REPLICATOR_PASSWORD", "WORKER_PASSWORD", "WITNESS_TOKEN")
     ]
     assert (tmp_path / "secrets" / "tls" / "cert.pem").read_text().startswith("-----BEGIN")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import tarantool
-from cluster_nodes import Pair, free_ports, until
 
+from tests.cluster.cluster_nodes import Pair, free_ports, until
 from tests.deploy.conftest import DEPLOY, program
 
 pytestmark = [

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_nodes import Pair, free_ports, until
 
+from tests.cluster.cluster_nodes import Pair, free_ports, until
 from tests.deploy.conftest import DEPLOY, program
 
 pytestmark = [
@@ -44,7 +44,7 @@ def metrics(nodes: Pair) -> bytes:
 
 
 def test_rules_and_configuration_are_valid_and_fire_when_they_should() -> None:
-    assert "14 rules found" in promtool("check", "rules", "alerts.yml")
+    assert "20 rules found" in promtool("check", "rules", "alerts.yml")
     promtool("check", "config", "prometheus.yml")
     promtool("test", "rules", "alerts_test.yml")
 
@@ -57,7 +57,9 @@ def test_names_units_and_help_are_as_promtool_wants_them(nodes: Pair) -> None:
 
 def fill(nodes: Pair) -> None:
     client = nodes.a.connect()
-    client.call("queue.create_tube", "jobs", "fifottl", {"if_not_exists": True})
+    client.call("queue.create_tube", "dead", "fifo", {"if_not_exists": True})
+    policy = {"max_attempts": 3, "dead_letter": "dead", "age_max": 300}
+    client.call("queue.create_tube", "jobs", "fifottl", {"if_not_exists": True, **policy})
     # Enough calls for measured ones among them.
     for number in range(60):
         client.call("queue.tube.jobs:put", number)

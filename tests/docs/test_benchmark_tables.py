@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 
+import benchmarks
 from benchmarks.table import LAST_MARK, Row, at_least, markdown, update_docs
 
 ABOUT: dict[str, object] = {
@@ -42,3 +44,9 @@ def test_a_page_without_a_place_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no line <!-- tables end -->"):
         update_docs(page, "wire", table("any"))
     assert page.read_text(encoding="utf-8") == "text\n"
+
+
+def test_every_measurement_can_be_started() -> None:
+    """Nothing else in the tests imports most of them, and what they measure moves."""
+    for file in sorted(Path(benchmarks.__file__).parent.glob("*.py")):
+        importlib.import_module(f"benchmarks.{file.stem}")

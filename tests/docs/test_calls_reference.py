@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import attempts, listing
-from node import call_reference
-from node.call_reference import TEXTS, documented, markdown, table, undocumented
+from tandemq_server.cli import call_reference
+from tandemq_server.cli.call_reference import TEXTS, documented, markdown, table, undocumented
+from tandemq_server.engine import attempts, listing
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = (ROOT / "docs" / "_site" / "calls.md").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def test_options_shown_are_the_known_ones() -> None:
     assert shown("put") == tube.put_options
     assert shown("release") < tube.release_options
     assert shown("bury") == attempts.BURY_OPTIONS
-    assert shown("list") == listing.FILTER | {"limit", "after"}
+    assert shown("list") == listing.FILTER | {"limit", "after", "info"}
     assert shown("bulk") == listing.FILTER | {"limit", "after", "dry_run", "to"}
 
 

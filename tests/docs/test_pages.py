@@ -7,15 +7,11 @@ few URLs, the second is what CI itself is.
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from pages import ROOT, PageFailed, Reader, Step, Words, agrees, steps  # noqa: E402
+from tests.docs.pages import ROOT, PageFailed, Reader, Step, Words, agrees, steps
 
 pytestmark = pytest.mark.integration
 README = ROOT / "README.md"
@@ -121,7 +117,7 @@ def test_a_page_that_lies(
     assert right in PAGE
     if "listens" in right:
         # What never comes is waited for: the others have an end.
-        monkeypatch.setattr("pages.COMMAND_SECONDS", 2.0)
+        monkeypatch.setattr("tests.docs.pages.COMMAND_SECONDS", 2.0)
     with pytest.raises(PageFailed) as failed:
         read(tmp_path, PAGE.replace(right, wrong))
     assert reason in str(failed.value)

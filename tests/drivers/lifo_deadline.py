@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from drivers.base import DriverMisuse, Event, StatusDriver
-from drivers.deadlines import duration_us
-from model.task import NEVER_US
-from spaces.index import DeadlineIndex
-from spaces.space import IndexShape, Row, Space
-from spaces.status_index import StatusIndex
+from tandemq.model.task import NEVER_US
+from tandemq_server.drivers.base import DriverMisuse, Event, StatusDriver
+from tandemq_server.drivers.deadlines import duration_us
+from tandemq_server.spaces.index import DeadlineIndex
+from tandemq_server.spaces.space import IndexShape, Row, Space
+from tandemq_server.spaces.status_index import StatusIndex
 
 #: Fields of a row. ORDER falls as ids rise, so the index by (order, id) serves the newest first.
 STATUS, ORDER, DEADLINE, DATA = 1, 2, 3, 4

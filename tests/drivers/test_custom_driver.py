@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_bench import SECOND, Bench, Worker, assert_replica_agrees, text
 
-from drivers import Driver
-from engine import admin, batches
-from engine.clients import EMPTY, PENDING
-from engine.tube import Tube
-from node.plugins import PluginError, load_drivers
+from tandemq_server.drivers import Driver
+from tandemq_server.engine import admin, batches
+from tandemq_server.engine.clients import EMPTY, PENDING
+from tandemq_server.engine.tube import Tube
+from tandemq_server.node.loop.plugins import PluginError, load_drivers
+from tandemq_server.testing import driver_conformance
+from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees, text
 
 HERE = Path(__file__).resolve().parent
 
@@ -42,6 +43,11 @@ def tube(bench: Bench) -> Tube:
 @pytest.fixture
 def who(bench: Bench) -> Worker:
     return bench.worker()
+
+
+def test_it_keeps_the_contract(drivers: dict[str, type[Driver]]) -> None:
+    driver_conformance(drivers["lifo"])
+    driver_conformance(drivers["lifo"], options={"deadline": 60}, puts=[{}, {"deadline": 30}])
 
 
 def test_the_last_put_is_the_first_taken(bench: Bench, tube: Tube, who: Worker) -> None:
@@ -147,9 +153,17 @@ def test_replica_and_restart(bench: Bench, tube: Tube, seed: int) -> None:
         ("lifo", "lifo_deadline:Nothing", "drivers.lifo: cannot load lifo_deadline:Nothing: "),
         ("lifo", "nosuch:Driver", "drivers.lifo: cannot load nosuch:Driver: No module"),
         ("lifo", "lifo_deadline", "drivers.lifo: cannot load lifo_deadline: "),
-        ("fifo", "lifo_deadline:LifoDeadline", 'drivers.fifo: overriding registered driver "fifo"'),
+        (
+            "fifo",
+            "lifo_deadline:LifoDeadline",
+            'drivers.fifo: overriding registered driver "fifo"',
+        ),
         ("lifo", "lifo_deadline:due", "drivers.lifo: tube control methods must contain functions"),
-        ("lifo", "drivers.base:StatusDriver", 'does not have an implementation of method "create'),
+        (
+            "lifo",
+            "tandemq_server.drivers.base:StatusDriver",
+            'does not have an implementation of method "create',
+        ),
     ],
 )
 def test_what_cannot_be_loaded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_bench import Bench, assert_replica_agrees
+from tests.engine.engine_bench import Bench, assert_replica_agrees
 
 
 def restarted(bench: Bench, snapshot: bool) -> Bench:

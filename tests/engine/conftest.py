@@ -1,19 +1,11 @@
-"""Fixtures of the engine's tests: an engine that serves, and a tube of each driver.
+"""Fixtures of the engine's tests: an engine that serves, and a tube of each driver."""
 
-Helpers beside this file are importable, whatever import mode the runner is set to.
-"""
-
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from engine_bench import DRIVERS, Bench, assert_replica_agrees
-
-from engine.tube import Tube
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees
 
 
 @pytest.fixture

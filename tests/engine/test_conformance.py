@@ -1,121 +1,49 @@
-"""One suite for all five drivers: what a task may do from each state, and what callers are told.
+"""The suite of the contract for the five drivers, and what they promise beyond it.
 
-Sections 2 and 4.2 of the behavioural specification; texts and codes of its tables.
+Order, sub-queues and times; texts and codes are those of the behavioural specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engine_bench import EPOCH, SECOND, TTL_DRIVERS, UTUBES, Bench, Worker, text
 
-from engine.clients import EMPTY
-from engine.tube import Tube
-from model.errors import QueueError
-from model.record import encode_frame
-from model.task import NEVER_US
+from tandemq.model.record import encode_frame
+from tandemq.model.task import NEVER_US
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine.clients import EMPTY
+from tandemq_server.engine.tube import Tube
+from tandemq_server.testing import Check, driver_checks, driver_conformance
+from tests.engine.engine_bench import EPOCH, SECOND, TTL_DRIVERS, UTUBES, Bench, text
 
-STATES = ("r", "t", "!", "~", "missing")
-E1, E2 = "Task was not taken", "Task 0 not found"
-
-
-def task_in(bench: Bench, tube: Tube, state: str, owner: Worker) -> None:
-    """Task 0 in a state; taken ones belong to `owner`."""
-    if state == "missing":
-        return
-    if state == "~":
-        bench.call(tube.put, owner, 0, b"x", {"delay": 9})
-        return
-    bench.call(tube.put, owner, 0, b"x")
-    if state == "t":
-        assert bench.call(tube.take, owner, 0, 0) == (0, "t", *tube.space.rows[0][2:])
-    elif state == "!":
-        bench.call(tube.bury, owner, 0)
+E1 = "Task was not taken"
+#: What a put is given while the suite runs: sub-queues, priorities, times that are far away.
+SUB_QUEUES = ({"utube": "a"}, {"utube": "b"}, {"utube": "a"})
+TIMES = ({"ttl": 60, "ttr": 15}, {"pri": 3}, {"pri": 1, "delay": 0})
 
 
-def state_of(tube: Tube) -> str:
-    row = tube.space.rows.get(0)
-    return "missing" if row is None else row[1]
+def puts_of(driver: str) -> list[dict[str, Any]]:
+    puts = list(SUB_QUEUES) if driver in UTUBES else [{}]
+    return [
+        {**one, **times} for one in puts for times in (TIMES if driver in TTL_DRIVERS else [{}])
+    ]
 
 
-CALLS: dict[str, Callable[[Tube, Worker], tuple[Any, ...]]] = {
-    "take": lambda tube, who: (tube.take, who, 0, 0),
-    "ack": lambda tube, who: (tube.ack, who, 0),
-    "release": lambda tube, who: (tube.release, who, 0),
-    "touch": lambda tube, who: (tube.touch, who, 0, 1),
-    "bury": lambda tube, who: (tube.bury, who, 0),
-    "delete": lambda tube, who: (tube.delete, who, 0),
-    "kick": lambda tube, who: (tube.kick, who),
-}
-#: call -> what becomes of each of STATES: the new state, or the error's text.
-BY_OWNER = {
-    "take": ("t", "t", "!", "~", "missing"),
-    "ack": (E1, "missing", E1, E1, E1),
-    "release": (E1, "r", E1, E1, E1),
-    "touch": (E1, "t", E1, E1, E1),
-    "bury": ("!", "!", "!", "!", E2),
-    "delete": ("missing", "missing", "missing", "missing", E2),
-    "kick": ("r", "t", "r", "~", "missing"),
-}
-BY_STRANGER = {
-    **BY_OWNER,
-    "ack": (E1,) * 5,
-    "release": (E1,) * 5,
-    "touch": (E1,) * 5,
-}
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{name}-{check}")
+        for name, driver in BUILT_IN.items()
+        for check in driver_checks(driver, puts=puts_of(name))
+    ],
+)
+def test_the_contract(check: Check) -> None:
+    check()
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("call", list(CALLS))
-@pytest.mark.parametrize("table", [BY_OWNER, BY_STRANGER], ids=["owner", "stranger"])
-def test_transitions(
-    bench: Bench, tube: Tube, table: dict[str, tuple[str, ...]], call: str, state: str
-) -> None:
-    owner, stranger = bench.worker(), bench.worker()
-    ttl = tube.type in TTL_DRIVERS
-    task_in(bench, tube, state, owner)
-    if state == "~" and not ttl:
-        state = "r"  # a delay means nothing there
-    who = owner if table is BY_OWNER else stranger
-    expected = table[call][STATES.index(state)]
-    outcome = bench.call(*CALLS[call](tube, who))
-    if call == "touch" and state == "t" and who is owner and not ttl:
-        assert text(outcome) == f"{tube.type} queue does not support touch"
-        assert tube.calls["touch"] == 0
-    elif expected in (E1, E2):
-        assert text(outcome) == expected
-        assert outcome.code == 32
-        assert state_of(tube) == state
-    else:
-        assert not isinstance(outcome, QueueError), outcome
-        assert state_of(tube) == expected
-        held = (tube.id, 0) in tube.taken.rows
-        assert held == (expected == "t")
-
-
-def test_a_gone_task_is_shown_done(bench: Bench, tube: Tube) -> None:
-    who = bench.worker()
-    for method in ("ack", "delete"):
-        bench.call(tube.put, who, 0, b"x")
-        taken = bench.call(tube.take, who, 0, 0)
-        row = bench.call(getattr(tube, method), who, taken[0])
-        assert (row[0], row[1], row[-1]) == (taken[0], "-", b"x")
-
-
-def test_ids_never_repeat_but_after_truncate(bench: Bench, tube: Tube) -> None:
-    """Deviation from the original (its row 29): an emptied tube does not start at 0 again."""
-    who = bench.worker()
-    for expected in range(3):
-        assert bench.call(tube.put, who, 0, b"x")[0] == expected
-        bench.call(tube.take, who, 0, 0)
-        bench.call(tube.ack, who, expected)
-    again = Bench(log=bench.log)
-    again.start()
-    assert again.call(again.engine.tubes["t"].put, who, 0, b"x")[0] == 3
-    bench.call(tube.truncate, who)
-    assert bench.call(tube.put, who, 0, b"x")[0] == 0
+def test_a_tube_of_few_tasks() -> None:
+    driver_conformance(BUILT_IN["limfifottl"], options={"capacity": 5})
 
 
 @pytest.mark.parametrize("how", ["release", "kick", "disconnect"])
@@ -144,19 +72,7 @@ def test_kick_takes_buried_tasks_in_order(bench: Bench, tube: Tube) -> None:
     assert bench.call(tube.kick, who, 1) == 1
     assert [row[0] for row in tube.driver.tasks_by_state("r")] == [first]
     assert bench.call(tube.kick, who, 10) == 2
-    assert [bench.call(tube.kick, who, count) for count in (0, -3, 1.5)] == [0, 0, 0]
-
-
-def test_release_all_frees_everybodys_tasks(bench: Bench, tube: Tube) -> None:
-    one, two = bench.worker(), bench.worker()
-    for name in "abc":
-        bench.call(tube.put, one, 0, b"x", {"utube": name})
-    bench.call(tube.take, one, 0, 0)
-    bench.call(tube.take, two, 0, 0)
-    assert bench.call(tube.release_all, one) is EMPTY
-    assert tube.calls["release"] == 2
-    assert not tube.taken.rows
-    assert text(bench.call(tube.ack, one, 0)) == E1
+    assert bench.call(tube.kick, who, 1.5) == 0
 
 
 def test_truncate_clears_owners(bench: Bench, tube: Tube) -> None:

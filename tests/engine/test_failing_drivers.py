@@ -6,14 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from engine_bench import DRIVERS, SECOND, Bench, Worker, assert_replica_agrees, shared_state, text
 
-from drivers import BUILT_IN, Driver, FifoTtl
-from drivers.base import check_driver
-from engine import admin, batches
-from engine.tube import Tube
-from model.errors import QueueError
-from spaces.space import Row
+from tandemq.model.errors import QueueError
+from tandemq_server.drivers import BUILT_IN, Driver, FifoTtl
+from tandemq_server.drivers.base import check_driver
+from tandemq_server.engine import admin, batches
+from tandemq_server.engine.tube import Tube
+from tandemq_server.spaces.space import Row
+from tests.engine.engine_bench import (
+    DRIVERS,
+    SECOND,
+    Bench,
+    Worker,
+    assert_replica_agrees,
+    shared_state,
+    text,
+)
 
 BROKEN = "Internal error: RuntimeError: broken"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from carried import restarted
-from engine_bench import DRIVERS, Bench, Worker, assert_replica_agrees, text
 
-from engine import pause
-from engine.clients import PENDING
-from engine.finish import finish
-from engine.tube import Tube
-from model.record import KIND_FINISH
+from tandemq.model.record import KIND_FINISH
+from tandemq_server.engine import pause
+from tandemq_server.engine.clients import PENDING
+from tandemq_server.engine.finish import finish
+from tandemq_server.engine.tube import Tube
+from tests.engine.carried import restarted
+from tests.engine.engine_bench import DRIVERS, Bench, Worker, assert_replica_agrees, text
 
 
 def taken(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube, Worker]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from carried import restarted
-from engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
-from engine import admin, attempts, batches, finish, listing
-from engine.clients import NIL, PENDING
-from engine.tube import Tube
+from tandemq_server.engine import admin, attempts, batches, finish, listing
+from tandemq_server.engine.clients import NIL, PENDING
+from tandemq_server.engine.tube import Tube
+from tests.engine.carried import restarted
+from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE = {"traceparent": PARENT, "tracestate": "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
-from engine import admin, batches
-from engine.clients import NIL, PENDING
-from engine.keys import KeyIndex
-from engine.tube import Tube
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine import admin, batches
+from tandemq_server.engine.clients import NIL, PENDING
+from tandemq_server.engine.keys import KeyIndex
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 GONE = b"\xc0"
 

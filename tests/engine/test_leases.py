@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_bench import SECOND, Bench, Worker, assert_replica_agrees
 
-from engine import admin, leases, lifecycle
-from engine.tube import Tube
+from tandemq_server.engine import admin, leases, lifecycle
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees
 
 TERM = (2, b"t" * 16, None, 1, "a", False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import leases
+from tandemq_server.engine import leases
 from tests.engine.engine_bench import SECOND, Bench, assert_replica_agrees
 from tests.queue15 import queue15_bench
 from tests.xqueue import xqueue_bench

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
-from engine import batches, listing
-from engine.clients import PENDING
-from engine.tube import Tube
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine import batches, listing
+from tandemq_server.engine.clients import PENDING
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 
 def jobs(kind: str = "utubettl", count: int = 0, **opts: Any) -> tuple[Bench, Tube]:

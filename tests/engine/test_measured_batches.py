@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from engine_bench import Bench
 
-from engine import batches
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine import batches
+from tests.engine.engine_bench import Bench
 
 ROWS = 200
 
@@ -16,14 +16,14 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench()
     bench.start()
     bench.create("t", "fifottl")
-    monkeypatch.setattr("model.record.RECORD_BYTES_MAX", 1_000_000)
-    monkeypatch.setattr("engine.batches.RECORD_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("tandemq.model.record.RECORD_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("tandemq_server.engine.batches.RECORD_BYTES_MAX", 1_000_000)
     return bench
 
 
 def test_small_payloads_are_not_packed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = []
-    monkeypatch.setattr("engine.batches.check_record", measured.append)
+    monkeypatch.setattr("tandemq_server.engine.batches.check_record", measured.append)
     tube, who = bench.engine.tubes["t"], bench.worker()
     for size, options, expected in ((900, None, 0), (1_200, None, 1), (10, {"ttl": 5}, 1)):
         del measured[:]

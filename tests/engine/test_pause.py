@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from carried import restarted
-from engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
-from engine import admin, batches, pause
-from engine.clients import EMPTY, PENDING
-from engine.tube import Tube
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine import admin, batches, grants, pause
+from tandemq_server.engine.clients import EMPTY, PENDING
+from tandemq_server.engine.tube import Tube
+from tests.engine.carried import restarted
+from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 REFUSED = "Puts into tube jobs are paused until queue.tube.jobs:resume('puts')"
 
@@ -144,14 +144,14 @@ def test_a_failed_call_takes_the_pause_back(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_right_to_manage_is_not_the_right_to_put() -> None:
     bench, tube = jobs()
-    bench.call(admin.grant, bench.engine, tube, "ops", {"manage": True})
+    bench.call(grants.grant, bench.engine, tube, "ops", {"manage": True})
     calls = {call for user, call in bench.engine.grants.rows if user == "ops"}
     managed = {
         f"queue.tube.jobs:{m}" for m in ("pause", "resume", "redrive", "bulk", "list", "info")
     }
     assert managed < calls
     assert not calls & {"queue.tube.jobs:put", "queue.tube.jobs:take", "queue.tube.jobs:truncate"}
-    bench.call(admin.grant, bench.engine, tube, "worker", {"call": True})
+    bench.call(grants.grant, bench.engine, tube, "worker", {"call": True})
     calls = {call for user, call in bench.engine.grants.rows if user == "worker"}
     assert calls & managed == {"queue.tube.jobs:list", "queue.tube.jobs:info"}
     assert "queue.tube.jobs:finish" in calls

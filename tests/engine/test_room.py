@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from carried import restarted
-from engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
-from engine import admin, batches
-from engine.clients import NIL, PENDING
-from engine.tube import Tube
+from tandemq_server.engine import admin, batches
+from tandemq_server.engine.clients import NIL, PENDING
+from tandemq_server.engine.tube import Tube
+from tests.engine.carried import restarted
+from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 
 def jobs(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:

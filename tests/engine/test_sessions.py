@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
-from engine_bench import EPOCH, SECOND, Bench, Worker, assert_replica_agrees, text
 
-from engine import admin
-from engine.session_times import TIMER_SESSION
-from engine.tube import Tube
+from tandemq_server.engine import admin
+from tandemq_server.engine.session_times import TIMER_SESSION
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import EPOCH, SECOND, Bench, Worker, assert_replica_agrees, text
 
 NOT_TAKEN = "Task was not taken"
 
@@ -54,7 +55,7 @@ def test_any_connection_of_the_session_owns_the_task(bench: Bench) -> None:
     assert bench.call(tube.release, two, 0)[1] == "r"
     bench.disconnect(one)
     assert bench.call(tube.ack, two, 1)[1] == "-"
-    assert sessions(bench) == [(uuid, 0, True)]
+    assert sessions(bench) == [(uuid, 0, True, "guest")]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_tasks_of_a_lost_connection_wait_for_ttr(bench: Bench) -> None:
     tube, who = tube_of(bench), holding(bench, 2)
     uuid = who.session
     bench.disconnect(who)
-    assert sessions(bench) == [(uuid, bench.engine.now + 10 * SECOND, False)]
+    assert sessions(bench) == [(uuid, bench.engine.now + 10 * SECOND, False, "guest")]
     bench.pass_time(9)
     again = bench.worker()
     assert identify(bench, again, uuid) == uuid
@@ -120,7 +121,7 @@ def test_a_session_somebody_asked_for_is_kept(bench: Bench) -> None:
     who = bench.worker()
     uuid = identify(bench, who)
     bench.disconnect(who)
-    assert sessions(bench) == [(uuid, EPOCH + 10 * SECOND, False)]
+    assert sessions(bench) == [(uuid, EPOCH + 10 * SECOND, False, "guest")]
 
 
 def test_one_broken_release_does_not_keep_the_others(bench: Bench) -> None:
@@ -188,7 +189,7 @@ def test_connections_that_stay_keep_their_tasks_over_a_change_of_roles(bench: Be
     bench.pass_time(20)
     assert tube.space.rows[1][1] == "r"
     assert bench.call(tube.ack, stays, 0)[1] == "-"
-    assert sessions(bench) == [(stays.session, 0, True)]
+    assert sessions(bench) == [(stays.session, 0, True, "guest")]
 
 
 def test_sessions_another_master_retired_come_back_with_their_connections() -> None:
@@ -255,3 +256,16 @@ def test_tokens_fence_off_a_worker_of_the_same_session(bench: Bench) -> None:
         refusal = bench.call(getattr(tube, method), who, 0, *args, first[2])
         assert text(refusal) == NOT_TAKEN
     assert bench.call(tube.ack, who, 0, second[2])[1] == "-"
+
+
+def test_a_session_is_its_users(bench: Bench) -> None:
+    ann, bob, late = bench.worker(), bench.worker(), bench.worker()
+    ann.user, bob.user, late.user = "ann", "bob", "ann"
+    uuid = identify(bench, ann)
+    assert isinstance(uuid, bytes)
+    refused = text(identify(bench, bob, uuid))
+    assert refused == f"The UUID {UUID(bytes_le=uuid)} is unknown.", "as if there were none"
+    assert bob.session is None
+    assert identify(bench, late, uuid) == uuid
+    bench.engine.sessions.shared = True
+    assert identify(bench, bob, uuid) == uuid

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_bench import DRIVERS, Bench, text
 
-from engine import admin
-from engine.tube import Tube
+from tandemq_server.engine import admin
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import DRIVERS, Bench, text
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_catalogue_ahead_of_the_frames_after_it(bench: Bench) -> None:
 
 
 def test_batches_are_all_or_nothing(bench: Bench, tube: Tube) -> None:
-    from engine import batches
+    from tandemq_server.engine import batches
 
     who, other = bench.worker(), bench.worker()
     items = [(b"x", {"utube": name}) for name in "abc"]
@@ -173,7 +173,7 @@ def test_batches_are_all_or_nothing(bench: Bench, tube: Tube) -> None:
 
 
 def test_one_record_for_each_call(bench: Bench, tube: Tube) -> None:
-    from engine import batches
+    from tandemq_server.engine import batches
 
     bench.call(admin.cfg, bench.engine, {"in_replicaset": True})
     who = bench.worker()

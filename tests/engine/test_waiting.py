@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from engine_bench import TTL_DRIVERS, UTUBES, Bench, text
 
-from engine import batches
-from engine.clients import EMPTY, NIL, PENDING, Delivery
-from engine.tube import Tube
-from model.errors import QueueError, failure
+from tandemq.model.errors import QueueError, failure
+from tandemq_server.engine import batches
+from tandemq_server.engine.clients import EMPTY, NIL, PENDING, Delivery
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import TTL_DRIVERS, UTUBES, Bench, text
 
 
 def test_consumers_are_served_in_order_of_arrival(bench: Bench, tube: Tube) -> None:
@@ -132,7 +132,7 @@ def test_everybody_is_answered_when_the_role_changes(bench: Bench, tube: Tube) -
 
 
 def test_a_tube_somebody_waits_for_is_not_dropped(bench: Bench, tube: Tube) -> None:
-    from engine import admin
+    from tandemq_server.engine import admin
 
     who = bench.worker()
     bench.call(tube.take, who, 0, 5)

@@ -15,7 +15,7 @@ from typing import Any
 import msgpack
 import tarantool
 
-from node.raw_client import RawConnection
+from tandemq_server.cli.raw_client import RawConnection
 from tests.compat.compat_server import Server
 
 TASKS = int(os.environ.get("TANDEMQ_IMPORT_TASKS", "400"))

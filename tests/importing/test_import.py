@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import tarantool
 
-from node.cli import import_sources
-from node.cli.output import REFUSED, USAGE, CommandError
-from node.raw_client import RawConnection, RawError
+from tandemq_server.cli import import_sources
+from tandemq_server.cli.output import REFUSED, USAGE, CommandError
+from tandemq_server.cli.raw_client import RawConnection, RawError
 from tests.compat.compat_server import Server
 from tests.engine.engine_bench import Bench
 from tests.importing.import_bench import (
@@ -160,7 +160,7 @@ def test_bad_rows_change_nothing(server: Server) -> None:
 
 def test_bytes_as_1_5_stored_them() -> None:
     """Numbers are little-endian bytes there; a replica agrees with what came of them."""
-    from engine import importing
+    from tandemq_server.engine import importing
 
     calls = make()
     bench: Bench = calls.bench

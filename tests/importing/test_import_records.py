@@ -9,9 +9,9 @@ import pytest
 import tarantool
 import yaml
 
-from node.cli import import_sources
-from node.cli.output import USAGE, CommandError
-from node.raw_client import RawConnection, RawError
+from tandemq_server.cli import import_sources
+from tandemq_server.cli.output import USAGE, CommandError
+from tandemq_server.cli.raw_client import RawConnection, RawError
 from tests.compat.compat_server import Server
 from tests.importing.import_bench import TASKS, all_rows, counts, lsn, run, unpack
 
@@ -206,7 +206,7 @@ TIMERS = [
 def test_a_timer_means_what_status_and_features_say(
     status: str, runat: float | None, features: dict[str, Any], here: str, at: float
 ) -> None:
-    from engine import importing
+    from tandemq_server.engine import importing
     from tests.xqueue.xqueue_bench import Calls
 
     calls = Calls({"id": "required", **features})

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judge_runs import Line, Story, ToyQueue, judge, write
+
+from tests.judge.judge_runs import Line, Story, ToyQueue, judge, write
 
 
 def clean(story: Story) -> Story:

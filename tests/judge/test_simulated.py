@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from judge_runs import ROOT, judge, program
+
+from tests.judge.judge_runs import ROOT, judge, program
 
 SCENARIOS = 30
 FIRST = 700_000
@@ -23,10 +24,9 @@ FIRST = 700_000
 def histories(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program()
     home = tmp_path_factory.mktemp("histories")
-    script = ROOT / "tests" / "simulation" / "sim_run.py"
-    env = os.environ | {"SIM_HISTORY": str(home), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(script), str(FIRST), str(SCENARIOS)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    env = os.environ | {"SIM_HISTORY": str(home)}
+    command = [sys.executable, "-m", "tests.simulation.sim_run", str(FIRST), str(SCENARIOS)]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return home
 

@@ -1,14 +1,11 @@
-"""`seeds.py FIRST COUNT`: simulated scenarios until one shows a violation (exit code 1)."""
+"""`python -m tests.mutants.seeds FIRST COUNT`: seeds until one violates (exit code 1)."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "simulation"))
-
-from sim_run import run
-from test_simulation import REGRESSIONS
+from tests.simulation.sim_run import run
+from tests.simulation.test_simulation import REGRESSIONS
 
 
 def main(first: int, count: int) -> int:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mutants import ROOT, Fate, Mutant, Stale, load, table
+from tests.mutants.mutants import ROOT, Fate, Mutant, Stale, load, table
 
 MUTANTS = load()
 #: So many there must be.

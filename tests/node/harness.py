@@ -11,15 +11,16 @@ from typing import Any
 
 import msgpack
 
-from drivers import BUILT_IN
-from engine import admin
-from engine.queue import Engine
-from node.clock import LogClock
-from node.core import Core
-from node.doors import Room
-from node.identity import Accounts, Identity, Limits
-from node.shell import Shell
-from node.wal_writer import WalWriter
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine import admin
+from tandemq_server.engine.queue import Engine
+from tandemq_server.facades.registered import FACADES
+from tandemq_server.node.core.core import Core
+from tandemq_server.node.core.identity import Accounts, Identity, Limits
+from tandemq_server.node.loop.clock import LogClock
+from tandemq_server.node.loop.doors import Room
+from tandemq_server.node.loop.shell import Shell
+from tandemq_server.node.loop.wal_writer import WalWriter
 
 NODE = "11111111-1111-4111-8111-111111111111"
 CLUSTER = "22222222-2222-4222-8222-222222222222"
@@ -39,6 +40,9 @@ class Everybody:
 
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         return False
+
+    def link_secrets(self, user: str) -> tuple[bytes, ...]:
+        return ()
 
     def guest_may(self) -> bool:
         return True
@@ -124,7 +128,13 @@ async def node(
     engine = Engine(BUILT_IN, lambda: os.urandom(16), report)
     clock = LogClock()
     engine.now = clock.now()
-    core = Core(engine, Identity("a", NODE, CLUSTER), limits or Limits(), accounts or Everybody())
+    core = Core(
+        engine,
+        Identity("a", NODE, CLUSTER),
+        limits or Limits(),
+        accounts or Everybody(),
+        facades=FACADES,
+    )
     engine.start()
     core.set_state("RUNNING")
     for kind in BUILT_IN:

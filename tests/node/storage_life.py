@@ -13,21 +13,21 @@ from typing import Any
 
 import msgpack
 
-from drivers import KNOWN
-from engine import admin
-from engine.clients import Client
-from engine.queue import Engine
-from model.errors import StorageError
-from model.record import encode_frame
-from node.config import Settings
-from node.recovered import Storage, open_storage
-from node.rescue_files import Rescued, RescueFiles
-from replication.lineage import Lineage
-from replication.replay import ReplayPlan
-from replication.rescue import RescueError, RescueNote
-from storage.disk import OPERATIONS
-from storage.memory import MemoryDisk
-from storage.snapshot import snapshot_names
+from tandemq.log.disk import OPERATIONS
+from tandemq.log.snapshot import snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq.model.record import encode_frame
+from tandemq_server.config import Settings
+from tandemq_server.engine import admin
+from tandemq_server.engine.clients import Client
+from tandemq_server.engine.queue import Engine
+from tandemq_server.facades.registered import KNOWN
+from tandemq_server.node.loop.recovered import Storage, open_storage
+from tandemq_server.node.loop.rescue_files import Rescued, RescueFiles
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.replay import ReplayPlan
+from tandemq_server.replication.rescue import RescueError, RescueNote
+from tandemq_server.storage.memory import MemoryDisk
 
 EPOCH = 1_700_000_000_000_000
 #: What changes a disk: a process may end at each of them.
@@ -172,7 +172,7 @@ class Life:
     def snapshot(self, frames: int = 0) -> None:
         """A snapshot as the node writes it, with `frames` puts beside it; then the log is trimmed.
 
-        The lines are those of `node.snapshots`, which needs an event loop.
+        The lines are those of `node.loop.snapshots`, which needs an event loop.
         """
         engine, log = self.engine, self.storage.log
         assert log is not None
@@ -195,7 +195,7 @@ class Life:
         return self
 
     def rewind(self, to_lsn: int) -> None:
-        """What `node.replica` does when the upstream says so."""
+        """What `node.cluster.replica` does when the upstream says so."""
         log, engine = self.storage.log, self.engine
         assert log is not None
         if engine.running:
@@ -224,7 +224,7 @@ class Life:
         third = len(data) // 3 + 1
         for at in range(0, len(data), third):
             storage.write_incoming(at, data[at : at + third])
-        storage.install(name)
+        storage.install(int(name.partition(".")[0]))
 
     # -- what is there ---------------------------------------------------------------------------
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from model.record import Span
-from node.follow import Follow
-from node.replica import Replica
-from node.role import RoleKeeper
-from node.source import Source
-from replication.commit import PAIR, CommitPoint
-from replication.decisions import Append, Idle, Rewind, SeenTerm
-from replication.followed import FollowedLog
-from replication.lineage import Lineage
-from replication.messages import Ack
-from statemachine import effects as fx
+from tandemq.model.record import Span
+from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.replica import Replica
+from tandemq_server.node.cluster.role import RoleKeeper
+from tandemq_server.node.cluster.source import Source
+from tandemq_server.replication.commit import PAIR, CommitPoint
+from tandemq_server.replication.decisions import Append, Idle, Rewind, SeenTerm
+from tandemq_server.replication.followed import FollowedLog
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.messages import Ack
+from tandemq_server.statemachine import effects as fx
 
 OLD, NEW, ONE, TWO = (letter * 16 for letter in (b"o", b"n", b"1", b"2"))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from drivers import BUILT_IN
-from engine import admin
-from engine.queue import Engine
-from model.record import decode_body, decode_header, frame_body
-from node.core import Core
-from node.identity import Identity, Limits
+from tandemq.model.record import decode_body, decode_header, frame_body
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine import admin
+from tandemq_server.engine.queue import Engine
+from tandemq_server.node.core.core import Core
+from tandemq_server.node.core.identity import Identity, Limits
 from tests.node.harness import CLUSTER, NODE, Everybody
 
 TERM = b"t" * 16

@@ -11,20 +11,22 @@ from typing import Any, ClassVar
 import msgpack
 import pytest
 
-from node import shell as shell_module
-from node.doors import (
+from tandemq_server.node.core.identity import Limits
+from tandemq_server.node.core.requests import FAILED_LOGINS_MAX
+from tandemq_server.node.loop import doors
+from tandemq_server.node.loop import shell as shell_module
+from tandemq_server.node.loop.doors import (
     FAILURES_FREE,
     SLICE_BYTES,
     STRANGER_SECONDS,
+    TURN_SECONDS,
     Guesses,
     InputRoom,
     Rotation,
 )
-from node.identity import Limits
-from node.requests import FAILED_LOGINS_MAX
+from tandemq_server.wire.auth import chap_sha1_hash, chap_sha1_scramble, check_chap_sha1
+from tandemq_server.wire.constants import AUTH, EVAL, ID, PING, SELECT, WATCH
 from tests.node.harness import Wire, node
-from wire.auth import chap_sha1_hash, chap_sha1_scramble, check_chap_sha1
-from wire.constants import AUTH, EVAL, ID, PING, SELECT, WATCH
 
 ACCESS_DENIED = 42
 VSPACE = 281
@@ -34,6 +36,9 @@ class Closed:
     """Guests may do nothing; `ann` may use tubes, `peer` may replicate."""
 
     RIGHTS: ClassVar = {"ann": "queue.", "peer": "replication"}
+
+    def link_secrets(self, user: str) -> tuple[bytes, ...]:
+        return (chap_sha1_hash("secret"),)
 
     def may(self, user: str, call: str) -> bool:
         return user in self.RIGHTS and call.startswith(self.RIGHTS[user])
@@ -222,8 +227,33 @@ async def test_a_long_expression_is_not_parsed() -> None:
         wire.writer.write(frame(EVAL, {0x27: text, 0x21: []}))
         _, code, body = await wire.receive()
         assert code == 32
-        assert "at most 4096" in body[0x31]
+        assert "expression of 5242887 bytes is not read" in body[0x31]
+        wire.writer.write(frame(EVAL, {0x27: "return " + "{" * 9000, 0x21: []}))
+        assert "at most 4096" in (await wire.receive())[2][0x31]
         assert time.perf_counter() - began < 5
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("rtype", [EVAL, 0x0A, 0x06])
+async def test_nothing_is_kept_of_a_request_whose_name_is_longer_than_any(rtype: int) -> None:
+    async with node() as bench:
+        wire = await bench.dial()
+        key = 0x27 if rtype == EVAL else 0x22
+        packet = frame(rtype, {key: "x" * (20 << 20), 0x21: [1]}, 7)
+        wire.writer.write(packet[:-1000])
+        await wire.writer.drain()
+        (connection,) = bench.core.connections.values()
+        while connection.decoder.missing > 1000:
+            await asyncio.sleep(0.01)
+        assert bench.shell.input.bytes <= 1
+        assert not connection.decoder._held
+        wire.writer.write(packet[-1000:] + frame(PING, {}, 8))
+        answers = {}
+        for _ in range(2):
+            sync, code, body = await wire.receive()
+            answers[sync] = code
+            assert sync == 8 or len(body[0x31]) < 200
+        assert answers == {7: 32 if rtype == EVAL else 33, 8: 0}
 
 
 @pytest.mark.asyncio
@@ -315,8 +345,8 @@ def test_leftovers_go_on_in_rotation_and_the_loop_has_its_turn() -> None:
         return go_on
 
     rotation = Rotation(soon.append, lambda: now[0])
-    rotation.add(worker("a", 3))
-    rotation.add(worker("b", 2))
+    rotation.add("ann", worker("a", 3))
+    rotation.add("bob", worker("b", 2))
     assert len(soon) == 1
     rounds = 0
     while soon:
@@ -324,6 +354,62 @@ def test_leftovers_go_on_in_rotation_and_the_loop_has_its_turn() -> None:
         rounds += 1
     assert order == ["a", "b", "a", "b", "a"]
     assert rounds == 3
+
+
+def test_a_user_has_one_share_however_many_connections() -> None:
+    now, soon, order = [0.0], [], []
+
+    def worker(name: str) -> Any:
+        def go_on() -> bool:
+            order.append(name)
+            now[0] += 0.005
+            return len(order) < 12
+
+        return go_on
+
+    rotation = Rotation(soon.append, lambda: now[0])
+    for number in range(5):
+        rotation.add("many", worker(f"m{number}"))
+    rotation.add("one", worker("o"))
+    while soon:
+        soon.pop()()
+    assert order[:6] == ["m0", "o", "m1", "o", "m2", "o"]
+
+
+def test_reads_have_a_share_of_a_turn_and_what_comes_then_waits() -> None:
+    now, soon = [5.0], []
+    rotation = Rotation(soon.append, lambda: now[0])
+    assert not rotation.spent()
+    now[0] += TURN_SECONDS / 2
+    assert not rotation.spent()
+    now[0] += TURN_SECONDS
+    assert rotation.spent()
+    assert len(soon) == 1
+    soon.pop()()
+    assert not rotation.spent(), "another turn of the loop"
+
+
+@pytest.mark.asyncio
+async def test_who_guessed_waits_even_if_the_loop_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop begins to read once a connection is made, whatever it was told meanwhile."""
+    async with closed() as bench:
+        for _ in range(int(2 * FAILURES_FREE)):
+            bench.shell.guesses.failed("127.0.0.1", bench.shell.loop.time())
+        monkeypatch.setattr(asyncio.selector_events._SelectorTransport, "pause_reading", _no_pause)
+        wire = await bench.dial()
+        began = time.monotonic()
+        wire.writer.write(login(wire, password="wrong"))
+        assert (await wire.receive())[1] != 0
+        assert time.monotonic() - began > STRANGER_SECONDS / 2
+        again = await bench.dial()
+        began = time.monotonic()
+        again.writer.write(login(again))
+        assert (await again.receive())[1] == 0
+        assert time.monotonic() - began > STRANGER_SECONDS / 2
+
+
+def _no_pause(self: Any) -> None:
+    """As a transport that was told before it began to read."""
 
 
 # -- schema ----------------------------------------------------------------------------------------
@@ -355,3 +441,19 @@ async def test_the_schema_is_built_once_and_shows_what_a_user_may_use(
         assert (await wire.call("queue.create_tube", "late", "fifo"))[0]
         wire.writer.write(question)
         assert "late" in {row[2] for row in (await wire.receive())[2][0x30]}
+
+
+def test_slices_grow_while_they_are_quick_and_a_slow_one_is_remembered() -> None:
+    slices = doors.Slices()
+    sizes = []
+    for _ in range(12):
+        slices.took(slices.bytes, 0.0001)
+        sizes.append(slices.bytes)
+    assert sizes == [doors.SLICE_BYTES] * 8 + [doors.QUICK_SLICE_BYTES] * 4
+    slices.took(slices.bytes, 0.0019)  # four times the bytes, four times the time
+    assert slices.bytes == doors.QUICK_SLICE_BYTES
+    slices.took(slices.bytes, 0.003)
+    assert slices.bytes == doors.SLICE_BYTES
+    for _ in range(doors.SLOW_COSTS):
+        slices.took(slices.bytes, 0.0001)
+    assert slices.bytes == doors.SLICE_BYTES

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from engine.queue import Engine
-from model.errors import StorageError
-from node.core import Turn
-from node.follow import Follow
-from node.replica import Replica
-from node.wal_writer import WalWriter
-from replication.decisions import Append, DropSnapshot
+from tandemq.model.errors import StorageError
+from tandemq_server.engine.queue import Engine
+from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.replica import Replica
+from tandemq_server.node.core.core import Turn
+from tandemq_server.node.loop.wal_writer import WalWriter
+from tandemq_server.replication.decisions import Append, DropSnapshot
 from tests.node.harness import Bench, node
 
 pytestmark = pytest.mark.asyncio
@@ -51,7 +51,7 @@ Break = Callable[[Bench, Log, pytest.MonkeyPatch], None]
 
 
 def _break_encoding(_bench: Bench, _log: Log, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("node.core.encode_frames", exhausted)
+    patch.setattr("tandemq_server.node.core.core.encode_frames", exhausted)
 
 
 def _break_taking(bench: Bench, _log: Log, patch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ async def test_half_a_roll_back_is_fatal(monkeypatch: pytest.MonkeyPatch) -> Non
         wire = await bench.dial()
         engine = bench.core.engine
         with monkeypatch.context() as patch:
-            patch.setattr("spaces.space.Space.restore", exhausted)
+            patch.setattr("tandemq_server.spaces.space.Space.restore", exhausted)
             engine.records = NoRoom()
             wire.send_call("queue.tube.fifo:put", b"one")
             await asyncio.sleep(0.05)

@@ -8,8 +8,8 @@ import struct
 import msgpack
 import pytest
 
-from node import shell as shell_module
-from node.identity import Limits
+from tandemq_server.node.core.identity import Limits
+from tandemq_server.node.loop import shell as shell_module
 from tests.node.harness import Wire, node
 
 pytestmark = pytest.mark.asyncio

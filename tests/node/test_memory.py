@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from engine import batches, finish, pause
-from engine.clients import PENDING
-from engine.tube import Tube
-from node.config import Settings
-from node.config.load import ConfigError
-from node.config.units import parse_share
-from node.memory import FULL, HIGH, OK, MemoryWatch, bound, give_back, total_bytes, used_bytes
+from tandemq_server.config import Settings
+from tandemq_server.config.load import ConfigError
+from tandemq_server.config.units import parse_share
+from tandemq_server.engine import batches, finish, pause
+from tandemq_server.engine.clients import PENDING
+from tandemq_server.engine.tube import Tube
+from tandemq_server.node.loop.memory import (
+    FULL,
+    HIGH,
+    OK,
+    MemoryWatch,
+    bound,
+    give_back,
+    total_bytes,
+    used_bytes,
+)
 from tests.engine.engine_bench import Bench, assert_replica_agrees, text
 from tests.queue15 import queue15_bench
 from tests.xqueue import xqueue_bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.pace import (
+from tandemq_server.node.cluster.pace import (
     BUSY_US,
     FLOOR_BYTES,
     PORTION_BYTES,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from drivers import BUILT_IN
-from engine import admin
-from engine.clients import EMPTY, Client
-from engine.queue import Engine
-from node.clock import LogClock
-from node.core import Core
-from node.identity import Identity, Limits
-from node.pauses import PAUSE_US, Pauses
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine import admin
+from tandemq_server.engine.clients import EMPTY, Client
+from tandemq_server.engine.queue import Engine
+from tandemq_server.node.cluster.pauses import PAUSE_US, Pauses
+from tandemq_server.node.core.core import Core
+from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.loop.clock import LogClock
 
 SECOND = 1_000_000
 #: How often the rim looks here, in µs.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
-from node.core import READ_ONLY_TEXT
-from replication.commit import CommitPoint
+from tandemq_server.node.core.connection import Connection
+from tandemq_server.node.core.core import READ_ONLY_TEXT
+from tandemq_server.replication.commit import CommitPoint
+from tests.attack.fuzz import Frames
+from tests.attack.wire import frame
 from tests.node.harness import NODE, node
 
 pytestmark = pytest.mark.asyncio
@@ -211,3 +215,22 @@ async def test_pings_and_logins_do_not_wait_for_what_is_not_committed() -> None:
         bench.shell.wal.durable_lsn = bench.core.engine.lsn
         bench.shell.wal.advance()
         assert (await asyncio.wait_for(client.receive(), 5))[0] == put
+
+
+async def test_malformed_requests_leave_nothing_behind() -> None:
+    """No circles of error, traceback and reader: they made a node's memory grow five times."""
+    made = Frames(3)
+    async with node() as bench:
+        connection = Connection(bench.core, 99, bytes(32), "x:1", False)
+        bench.core.connect(connection)
+        connection.stranger = False
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(500):
+                bench.core.receive(connection, made.random_body(), 0)
+                bench.core.receive(connection, made.mutated(frame(1, {16: 1, 32: [2]})), 0)
+                connection.out.clear()
+            assert gc.collect() < 300
+        finally:
+            gc.enable()

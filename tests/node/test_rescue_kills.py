@@ -12,11 +12,11 @@ from random import Random
 
 import pytest
 
-from model.errors import StorageError
-from node.rescue_files import Rescued, RescueFiles
-from storage.memory import MemoryDisk
-from storage.segment import segment_names
-from storage.snapshot import snapshot_names
+from tandemq.log.segment import segment_names
+from tandemq.log.snapshot import snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq_server.node.loop.rescue_files import Rescued, RescueFiles
+from tandemq_server.storage.memory import MemoryDisk
 from tests.node.storage_life import (
     Action,
     Life,
@@ -155,6 +155,38 @@ def test_a_rewind_to_behind_a_snapshot_killed_anywhere(power_cut: bool) -> None:
             life.rewind(fork)
 
     assert killed_everywhere(original, rewind, fork, power_cut) > 15
+
+
+def test_a_rewind_leaves_no_snapshot_of_what_it_cut() -> None:
+    """Such a snapshot would bring back, in memory, what the log lost."""
+    life = trimmed()
+    older, newer = (int(name.partition(".")[0]) for name in snapshot_names(life.disk))
+    fork = (older + newer) // 2
+    life.rewind(fork)
+    for one in (life, started(life.disk, "a rewind")):
+        assert one.engine.lsn == fork
+        assert one.payloads() == {value for lsn, value in life.acked.items() if lsn <= fork}
+    assert [int(name.partition(".")[0]) for name in snapshot_names(life.disk)] == [older]
+
+
+def test_a_rewind_stands_on_no_snapshot_that_cannot_be_read() -> None:
+    """Cut down to it, the directory would start no more: all goes to rescue instead."""
+    life = trimmed(keep=3)
+    for name in snapshot_names(life.disk)[:-1]:
+        life.disk.remove(name)
+    (only,) = snapshot_names(life.disk)
+    base = int(only.partition(".")[0])
+    log = life.storage.log
+    assert log is not None
+    log.trim(base + 1)
+    assert log.first_lsn > 1
+    held = life.disk._entries[only].data
+    held[len(held) // 2] ^= 0xFF
+    fork = base + 3
+    life.rewind(fork)
+    back = started(life.disk, "a rewind")
+    assert back.engine.lsn == life.engine.lsn == 0, "its peer has what was before the fork"
+    assert {value for lsn, value in life.acked.items() if lsn > fork} <= listed(life.disk)
 
 
 @weather

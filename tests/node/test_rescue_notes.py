@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from node.rescue_files import RescueFiles, note_name
-from replication.lineage import Lineage, Term
-from replication.rescue import RescueNote, encode_rescue
-from storage.disk import write_file
-from storage.memory import MemoryDisk
-from storage.meta import open_meta
+from tandemq.log.disk import write_file
+from tandemq.log.meta import open_meta
+from tandemq_server.node.loop.rescue_files import RescueFiles, note_name
+from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.rescue import RescueNote, encode_rescue
+from tandemq_server.storage.memory import MemoryDisk
 
 ONE = Term(1, b"1" * 16, None, 1, "a", False)
 TWO = Term(2, b"2" * 16, ONE.id, 11, "a", False)

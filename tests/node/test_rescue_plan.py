@@ -8,16 +8,24 @@ from typing import Any
 import msgpack
 import pytest
 
-from engine import attempts, listing
-from engine.finish import finish
-from engine.queue15 import Space15
-from node.replaying import NotSendable, id_of, is_buried, is_done, options_of, sending, shown
-from node.rescue_files import Rescued, RescueFiles, Unreadable
-from replication.replay import ReplayPlan, RescuedTask
-from replication.rescue import encode_rescue
-from storage.disk import write_file
-from storage.memory import MemoryDisk
-from storage.rescue import rescue_names
+from tandemq.log.disk import write_file
+from tandemq.log.rescue import rescue_names
+from tandemq_server.engine import attempts, listing
+from tandemq_server.engine.finish import finish
+from tandemq_server.facades.queue15.spaces import Space15
+from tandemq_server.node.loop.rescue_files import Rescued, RescueFiles, Unreadable
+from tandemq_server.node.observe.replaying import (
+    NotSendable,
+    id_of,
+    is_buried,
+    is_done,
+    options_of,
+    sending,
+    shown,
+)
+from tandemq_server.replication.replay import ReplayPlan, RescuedTask
+from tandemq_server.replication.rescue import encode_rescue
+from tandemq_server.storage.memory import MemoryDisk
 from tests.node.storage_life import Life
 from tests.xqueue.xqueue_bench import FIELDS, FORMAT, TEXT_FORMAT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.identity import Limits
+from tandemq_server.node.core.identity import Limits
 from tests.node.harness import Everybody, node
 
 pytestmark = pytest.mark.asyncio

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from model.errors import StorageError
-from node.core import Turn
-from node.syncer import Syncs
-from node.wal_writer import WalWriter
-from replication.commit import PAIR, CommitPoint
+from tandemq.model.errors import StorageError
+from tandemq_server.node.core.core import Turn
+from tandemq_server.node.loop.syncer import Syncs
+from tandemq_server.node.loop.wal_writer import WalWriter
+from tandemq_server.replication.commit import PAIR, CommitPoint
 
 pytestmark = pytest.mark.asyncio
 TERM, REPLICA = b"t" * 16, b"r" * 16

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from model.errors import StorageError
-from node.core import Turn
-from node.syncer import PATIENCE, Pace, Syncs
-from node.wal_writer import WalWriter
+from tandemq.model.errors import StorageError
+from tandemq_server.node.core.core import Turn
+from tandemq_server.node.loop.syncer import PATIENCE, Pace, Syncs
+from tandemq_server.node.loop.wal_writer import WalWriter
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-import naive_model as naive
-from engine_bench import Worker
-
-from engine import attempts, batches
-from engine.finish import finish
-from engine.tube import Tube
+from tandemq_server.engine import attempts, batches
+from tandemq_server.engine.finish import finish
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import Worker
+from tests.property import naive_model as naive
 
 #: What whoever meets the fault is told.
 BROKEN = "Internal error: RuntimeError: broken"

@@ -8,19 +8,19 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import naive_model as naive
 import pytest
-from engine_bench import EPOCH, Bench, Worker, assert_replica_agrees
-from faults import BROKEN, FAULTS, NEED_TAKEN, OF_MANY, Fault, both
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine import attempts, batches, listing, pause
-from engine.clients import EMPTY, NIL, PENDING
-from engine.finish import finish
-from engine.tube import Tube
-from model.errors import QueueError, failure
+from tandemq.model.errors import QueueError, failure
+from tandemq_server.engine import attempts, batches, listing, pause
+from tandemq_server.engine.clients import EMPTY, NIL, PENDING
+from tandemq_server.engine.finish import finish
+from tandemq_server.engine.tube import Tube
+from tests.engine.engine_bench import EPOCH, Bench, Worker, assert_replica_agrees
+from tests.property import naive_model as naive
+from tests.property.faults import BROKEN, FAULTS, NEED_TAKEN, OF_MANY, Fault, both
 
 TUBES: dict[str, tuple[Any, ...]] = {
     "fifo": ("fifo", 0),
@@ -540,7 +540,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
                 if conn.session.uuid is None:
                     conn.session.uuid = worker.session
                 assert conn.session.uuid == worker.session
-        sessions = {s.uuid: (s.uuid, s.expires, s.active) for s in self.model.sessions}
+        sessions = {s.uuid: (s.uuid, s.expires, s.active, "guest") for s in self.model.sessions}
         assert engine.sessions.space.rows == sessions
         owned = {}
         for name in self.within:

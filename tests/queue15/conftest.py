@@ -5,9 +5,7 @@ Helpers are those of the engine's and the compatibility tests.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import tarantool
@@ -16,9 +14,6 @@ from tests.engine.engine_bench import assert_replica_agrees
 from tests.queue15.client15 import Client, Connect
 from tests.queue15.queue15_bench import Calls, make
 from tests.queue15.server15 import Dialects
-
-# The harness of the cluster's tests.
-sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgpack
 
-from drivers import KNOWN
-from engine import queue15
-from engine.clients import EMPTY
-from engine.lanes import LaneTube
-from engine.queue15 import Space15
-from model.errors import QueueError
-from model.raw import Raw
+from tandemq.model.errors import QueueError
+from tandemq.model.raw import Raw
+from tandemq_server.engine.clients import EMPTY
+from tandemq_server.engine.lanes import LaneTube
+from tandemq_server.facades.queue15 import spaces as queue15
+from tandemq_server.facades.queue15.spaces import Space15
+from tandemq_server.facades.registered import KNOWN
 from tests.engine.engine_bench import Bench, Worker
 
 PRODUCERS = ("put", "urgent", "put_unique")

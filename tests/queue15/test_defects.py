@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drivers import KNOWN
-from engine import lanes
+from tandemq_server.engine import lanes
+from tandemq_server.facades.registered import KNOWN
 from tests.engine.engine_bench import SECOND, Bench, assert_replica_agrees
 from tests.queue15.queue15_bench import Calls, make, seen
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from drivers import KNOWN
-from engine import admin, pause
-from model.errors import ER_READONLY, QueueError, failure
-from node.config import Settings
-from node.config.load import ConfigError
-from node.connection import Connection
-from node.core import Core
-from node.identity import Identity, Limits
-from node.users import Users
+from tandemq.model.errors import ER_READONLY, QueueError, failure
+from tandemq_server.config import Settings
+from tandemq_server.config.load import ConfigError
+from tandemq_server.engine import admin, pause
+from tandemq_server.facades.registered import FACADES, KNOWN
+from tandemq_server.node.core.connection import Connection
+from tandemq_server.node.core.core import Core
+from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.users import Users
 from tests.engine.engine_bench import Bench, assert_replica_agrees
 from tests.node.harness import node
 from tests.queue15.queue15_bench import Calls, make, seen
@@ -138,7 +138,7 @@ def users(**more: Any) -> Settings:
 
 def test_the_dialect_of_a_user_goes_before_that_of_the_listener() -> None:
     engine = Bench(KNOWN).engine
-    core = Core(engine, Identity("a", "", ""), Limits(), Users(users()))
+    core = Core(engine, Identity("a", "", ""), Limits(), Users(users()), facades=FACADES)
     engine.start()
 
     def found(user: str, listener: str, call: str) -> str:

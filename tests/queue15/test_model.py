@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from drivers import KNOWN
-from drivers import queue15 as q
+from tandemq_server.facades.queue15 import tasks as q
+from tandemq_server.facades.registered import KNOWN
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees
 from tests.queue15.naive15 import Naive
 from tests.queue15.queue15_bench import Calls, make, seen

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import tarantool
-from cluster_nodes import Member, pair, until
+
+from tests.cluster.cluster_nodes import Member, pair, until
 
 #: Seconds that a session may stay away; enough for a slow machine to come back in.
 TTR = 5

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
-from cluster_nodes import until
 
+from tests.cluster.cluster_nodes import until
 from tests.queue15.client15 import Client, Connect
 
 STATES = ("ready", "delayed", "taken", "buried", "done")

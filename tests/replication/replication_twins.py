@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from model.record import (
+from tandemq.model.record import (
     HEADER_SIZE,
     KIND_NOOP,
     KIND_TERM,
@@ -27,13 +27,13 @@ from model.record import (
     encode_frame,
     frame_body,
 )
-from replication import decisions
-from replication.applier import Applier
-from replication.codec import MessageDecoder, encode
-from replication.followed import FollowedLog
-from replication.handshake import Upstream, answer
-from replication.lineage import Lineage, Term
-from replication.messages import (
+from tandemq_server.replication import decisions
+from tandemq_server.replication.applier import Applier
+from tandemq_server.replication.codec import MessageDecoder, encode
+from tandemq_server.replication.followed import FollowedLog
+from tandemq_server.replication.handshake import Upstream, answer
+from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.messages import (
     AGAIN,
     BOOTSTRAP,
     CONTINUE,
@@ -44,8 +44,8 @@ from replication.messages import (
     SnapshotBegin,
     Welcome,
 )
-from replication.pulse import Pulse
-from replication.relay import LogFrame, Mode, Relay
+from tandemq_server.replication.pulse import Pulse
+from tandemq_server.replication.relay import LogFrame, Mode, Relay
 
 CLUSTER = b"C" * 16
 #: Five bytes each in MessagePack, so that a seed gives the same frames after any other test.

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from model.record import TERM as TERM_OP
-from model.record import Record, decode_header, encode_frame
-from replication.applier import Applier
-from replication.decisions import (
+from tandemq.model.record import TERM as TERM_OP
+from tandemq.model.record import Record, decode_header, encode_frame
+from tandemq_server.replication.applier import Applier
+from tandemq_server.replication.decisions import (
     Alarm,
     Append,
     Broken,
@@ -26,9 +26,9 @@ from replication.decisions import (
     StartSnapshot,
     WriteSnapshot,
 )
-from replication.followed import RECENT_FRAMES, FollowedLog
-from replication.lineage import Lineage
-from replication.messages import (
+from tandemq_server.replication.followed import RECENT_FRAMES, FollowedLog
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.messages import (
     AGAIN,
     BOOTSTRAP,
     CONTINUE,
@@ -53,7 +53,7 @@ from replication.messages import (
     SnapshotEnd,
     Welcome,
 )
-from replication.pulse import Pulse
+from tandemq_server.replication.pulse import Pulse
 
 A, B, X = b"a" * 16, b"b" * 16, b"x" * 16
 CLUSTER, UP, DOWN = b"K" * 16, b"u" * 16, b"d" * 16
@@ -274,10 +274,31 @@ def test_a_term_from_nowhere_raises_the_alarm(message: Frame) -> None:
     assert (log.last_lsn, log.lineage) == (10, LINEAGE)
 
 
+@pytest.mark.parametrize("lsn", [11, 12], ids=["where that term began", "behind it"])
+def test_frames_of_a_master_that_lost_since_are_no_fork(lsn: int) -> None:
+    """Another link brought the newer term: the handshake settles it, nobody is alarmed."""
+    log = log_at()
+    loser = link(log)
+    opened = opening(11, 2, B, A, 11, "u", False)
+    assert [type(one) for one in link(log).receive(opened, 0, 0)] == [Append]
+    [decision] = loser.receive(frame(lsn), 0, 0)
+    assert isinstance(decision, Resubscribe)
+    assert f"LSN {lsn} is of term 1 there and of term 2 here" in decision.reason
+    assert (log.last_lsn, log.lineage.last.number) == (11, 2)  # type: ignore[union-attr]
+    assert loser.closed
+
+
 def test_a_repetition_of_another_term_raises_the_alarm() -> None:
-    [alarm] = link(log_at()).receive(frame(5, 1, 7, X), 0, 0)
+    [alarm] = link(log_at()).receive(frame(5, 1, 1, X), 0, 0)
     assert isinstance(alarm, Alarm)
-    assert "of term 1 here and of term 7" in alarm.reason
+    assert "of term 1 here and of term 1" in alarm.reason
+
+
+def test_a_newer_term_where_another_link_brought_an_older_one_is_asked_for_anew() -> None:
+    """The winner's frames, behind those of the loser: the handshake settles it, as above."""
+    [decision] = link(log_at()).receive(frame(5, 1, 7, X), 0, 0)
+    assert isinstance(decision, Resubscribe)
+    assert "of term 7 there and of term 1 here" in decision.reason
 
 
 @pytest.mark.parametrize(

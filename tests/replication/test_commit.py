@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.commit import CommitPoint, GoSolo, PairAgain, weaker
+from tandemq_server.replication.commit import CommitPoint, GoSolo, PairAgain, weaker
 
 T1, T2, OTHER = b"1" * 16, b"2" * 16, b"o" * 16
 R, Q = b"r" * 16, b"q" * 16
@@ -34,6 +34,21 @@ def test_pair_needs_both() -> None:
     assert point.ack(Q, T1, 9, 0) == 7
     assert point.own(12, 0) == 9
     assert point.ack(R, T1, 12, 0) == 12
+
+
+def test_slack_counts_while_the_lease_runs_and_is_looked_at_when_records_are_durable() -> None:
+    """A sync that outlasts the lease acknowledges nothing by it."""
+    point = pair()
+    point.needs(R, 0)
+    point.slack, point.lease_us = 3, SECOND
+    assert point.own(5, SECOND - 1) == 3
+    assert point.own(9, SECOND) == 3
+    assert point.ack(R, T1, 4, SECOND) == 4
+    late = pair()
+    late.needs(R, 0)
+    late.slack, late.lease_us = 3, SECOND
+    late.tick(SECOND - 1)
+    assert late.own(5, SECOND) == 0
 
 
 def test_a_confirmation_of_another_term_never_counts() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from replication.handshake import Upstream, answer, refuse
-from replication.lineage import Lineage
-from replication.messages import (
+from tandemq_server.replication.handshake import Upstream, answer, refuse
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.messages import (
     BOOTSTRAP,
     BROKEN_LINEAGE,
     CODE_NAMES,
@@ -90,8 +90,8 @@ OLD = {"lineage": Lineage([FIRST])}
         ({"node_id": UP}, UPSTREAM, REFUSE, 0, SELF),
         ({"cluster_id": X}, UPSTREAM, REFUSE, 0, WRONG_CLUSTER),
         ({"cluster_id": NO_CLUSTER}, UPSTREAM, REFUSE, 0, WRONG_CLUSTER),
-        ({}, replace(UPSTREAM, known_nodes={X}), REFUSE, 0, UNKNOWN_NODE),
-        ({}, replace(UPSTREAM, known_nodes={X, DOWN}), CONTINUE, 81, 0),
+        ({}, replace(UPSTREAM, known_nodes={X.hex()}), REFUSE, 0, UNKNOWN_NODE),
+        ({}, replace(UPSTREAM, known_nodes={X.hex(), DOWN.hex()}), CONTINUE, 81, 0),
         ({"lineage": Lineage([FIRST, (2, X, A, 60, "d", False)])}, UPSTREAM, REFUSE, 0, CONFLICT),
         ({"lineage": Lineage([(1, A, None, 2, "u", False)])}, UPSTREAM, REFUSE, 0, BROKEN_LINEAGE),
         # Not writable: only what continues, and only forward.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.lineage import Lineage, LineageError, Term
+from tandemq_server.replication.lineage import Lineage, LineageError, Term
 
 A, B, C, D = (bytes([n]) * 16 for n in range(1, 5))
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from replication_twins import Link, Node, check_prefix, same, settle
 
-from replication.messages import CODE_NAMES
+from tandemq_server.replication.messages import CODE_NAMES
+from tests.replication.replication_twins import Link, Node, check_prefix, same, settle
 
 NODES = st.sampled_from([0, 1, 2])
 

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.codec import MESSAGE_BYTES_MAX, MessageDecoder, decode_message, encode
-from replication.lineage import Lineage
-from replication.messages import (
+from tandemq_server.replication.codec import (
+    MESSAGE_BYTES_MAX,
+    MessageDecoder,
+    decode_message,
+    encode,
+)
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.messages import (
     GARBAGE,
     LENGTH,
     NEWER_PROTOCOL,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from replication_twins import Node, same, settle
 
-from model import record
-from replication import codec
+from tandemq.model import record
+from tandemq_server.replication import codec
+from tests.replication.replication_twins import Node, same, settle
 
 BOUND = 2_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.pulse import ClockOffset, LagClock, Pulse
+from tandemq_server.replication.pulse import ClockOffset, LagClock, Pulse
 
 SECOND = 1_000_000
 

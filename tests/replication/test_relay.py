@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from model.record import FrameHeader, decode_body, decode_header, encode_frame, frame_body
-from replication.messages import (
+from tandemq.model.record import FrameHeader, decode_body, decode_header, encode_frame, frame_body
+from tandemq_server.replication.messages import (
     AGAIN,
     SILENT,
     Ack,
@@ -20,8 +20,8 @@ from replication.messages import (
     SnapshotChunk,
     SnapshotEnd,
 )
-from replication.pulse import Pulse
-from replication.relay import CHUNK_BYTES, LogFrame, Mode, Relay
+from tandemq_server.replication.pulse import Pulse
+from tandemq_server.replication.relay import CHUNK_BYTES, LogFrame, Mode, Relay
 
 TERM = b"t" * 16
 BEAT = Heartbeat(1, TERM, "RUNNING", 0, 0, 0, False, True)

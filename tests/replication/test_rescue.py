@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.record import (
+from tandemq.model.record import (
     CREATE,
     DELETE,
     DELETE_MANY,
@@ -29,9 +29,15 @@ from model.record import (
     Record,
     encode_frame,
 )
-from replication.lineage import Lineage
-from replication.replay import replay_plan
-from replication.rescue import RescueError, RescueNote, decode_note, decode_rescue, encode_rescue
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.replay import replay_plan
+from tandemq_server.replication.rescue import (
+    RescueError,
+    RescueNote,
+    decode_note,
+    decode_rescue,
+    encode_rescue,
+)
 
 A, B = b"a" * 16, b"b" * 16
 LINEAGE = Lineage([(1, A, None, 1, "a", False), (3, B, A, 12, "a", True)])

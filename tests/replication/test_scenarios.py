@@ -5,11 +5,17 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from replication_twins import Link, Node, check_prefix, same, settle
 
-from replication.messages import CONFLICT, IDLE, LOST_ACKNOWLEDGED, NEWER_TERM, REWIND
-from replication.relay import Mode
-from replication.standing import Outcome, contest, standing_of
+from tandemq_server.replication.messages import (
+    CONFLICT,
+    IDLE,
+    LOST_ACKNOWLEDGED,
+    NEWER_TERM,
+    REWIND,
+)
+from tandemq_server.replication.relay import Mode
+from tandemq_server.replication.standing import Outcome, contest, standing_of
+from tests.replication.replication_twins import Link, Node, check_prefix, same, settle
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import Any
 
-from model.terms import Claim
-from replication.standing import Outcome, Standing, contest, standing_of
+from tandemq.model.terms import Claim
+from tandemq_server.replication.standing import Outcome, Standing, contest, standing_of
 
 MIRRORED = {
     Outcome.ABOVE: Outcome.BELOW,

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from model.record import KIND_NOOP, KIND_TERM, TERM, Record, decode_header, encode_frame
-from replication.applier import Applier
-from replication.decisions import Append, Rewind
-from replication.followed import FollowedLog
-from replication.handshake import Upstream, answer
-from replication.lineage import Lineage, Term
-from replication.messages import CONTINUE, REWIND, Message
-from replication.pulse import Pulse
-from replication.relay import LogFrame, Mode, Relay
-from replication.replay import replay_plan
-from storage.disk import Disk
-from storage.log import Log
-from storage.memory import MemoryDisk
-from storage.meta import open_meta
-from storage.recovery import open_log, recover
-from storage.rescue import read_rescue
-from storage.runs import RunReader
+from tandemq.log.disk import Disk
+from tandemq.log.meta import open_meta
+from tandemq.log.rescue import read_rescue
+from tandemq.model.record import KIND_NOOP, KIND_TERM, TERM, Record, decode_header, encode_frame
+from tandemq_server.replication.applier import Applier
+from tandemq_server.replication.decisions import Append, Rewind
+from tandemq_server.replication.followed import FollowedLog
+from tandemq_server.replication.handshake import Upstream, answer
+from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.messages import CONTINUE, REWIND, Message
+from tandemq_server.replication.pulse import Pulse
+from tandemq_server.replication.relay import LogFrame, Mode, Relay
+from tandemq_server.replication.replay import replay_plan
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import open_log, recover
+from tandemq_server.storage.runs import RunReader
 
 CLUSTER = b"K" * 16
 

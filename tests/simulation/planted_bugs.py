@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from engine import keys, lifecycle
-from model.record import DELETE
-from node.clock import LogClock
-from node.peering import Peering
-from node.recovered import Storage
-from node.wal_writer import WalWriter
-from replication import handshake
-from replication.applier import Applier
-from replication.commit import CommitPoint
-from replication.followed import FollowedLog
-from replication.lineage import Lineage
-from replication.messages import CONTINUE
-from spaces.store import Store
-from statemachine import fiber
-from statemachine.notes import Notes
-from statemachine.promotion import Advice, Answer
-from storage.log import Log
-from storage.recovery import open_log, recover
+from tandemq.model.record import DELETE
+from tandemq_server.engine import keys, lifecycle
+from tandemq_server.node.cluster.peering import Peering
+from tandemq_server.node.loop.clock import LogClock
+from tandemq_server.node.loop.recovered import Storage
+from tandemq_server.node.loop.wal_writer import WalWriter
+from tandemq_server.replication import handshake
+from tandemq_server.replication.applier import Applier
+from tandemq_server.replication.commit import CommitPoint
+from tandemq_server.replication.followed import FollowedLog
+from tandemq_server.replication.lineage import Lineage
+from tandemq_server.replication.messages import CONTINUE
+from tandemq_server.spaces.store import Store
+from tandemq_server.statemachine import fiber
+from tandemq_server.statemachine.notes import Notes
+from tandemq_server.statemachine.promotion import Advice, Answer
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.recovery import open_log, recover
 
 Patch = pytest.MonkeyPatch
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sim_clients import History, Op
-from sim_node import SimNode
-from sim_plan import Plan
-from sim_rescue import NotReadable, Rescued, read_all
-from sim_tubes import DEAD
-
-from model.record import HEADER_SIZE, decode_body
+from tandemq.model.record import HEADER_SIZE, decode_body
+from tests.simulation.sim_clients import History, Op
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_plan import Plan
+from tests.simulation.sim_rescue import NotReadable, Rescued, read_all
+from tests.simulation.sim_tubes import DEAD
 
 
 class Violation(Exception):

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-from sim_node import SimNode
-from sim_rim import Process
-from sim_world import SECOND, Network, Stream, World
+
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_rim import Process
+from tests.simulation.sim_world import SECOND, Network, Stream, World
 
 CALL, KEY_FUNCTION, KEY_TUPLE, KEY_DATA, KEY_ERROR = 0x0A, 0x22, 0x21, 0x30, 0x31
 #: How long a client waits for a reply before it gives the connection up.

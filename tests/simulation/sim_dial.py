@@ -1,19 +1,17 @@
-"""How a simulated node reaches its peers: what `node.dialer` does with sockets."""
+"""How a simulated node reaches its peers: what `node.loop.dialer` does with sockets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sim_rim import PeerWire, Process
-from sim_world import MS, SECOND, Stream
-
-from model.errors import StorageError
-from replication.messages import Ack
+from tandemq.model.errors import StorageError
+from tandemq_server.replication.messages import Ack
+from tests.simulation.sim_rim import PeerWire, Process
+from tests.simulation.sim_world import MS, SECOND, Stream
 
 if TYPE_CHECKING:
-    from sim_node import SimNode
-
-    from node.links import Link
+    from tandemq_server.node.cluster.links import Link
+    from tests.simulation.sim_node import SimNode
 
 
 class Dialing:
@@ -41,7 +39,7 @@ class Dialing:
             self._dial(name, SECOND)
             return
         if not peer.alive:
-            self.peering.tried(address, "cannot be reached")
+            self.peering.tried(address, "cannot be reached", dead=True)
             self._dial(name, 300 * MS)
             return
         self._connect(peer, name, address)

@@ -10,13 +10,12 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sim_threads import Died, current
-from sim_world import MS
-
-from storage.memory import MemoryDisk
+from tandemq_server.storage.memory import MemoryDisk
+from tests.simulation.sim_threads import Died, current
+from tests.simulation.sim_world import MS
 
 if TYPE_CHECKING:
-    from sim_node import SimNode
+    from tests.simulation.sim_node import SimNode
 
 #: Magic, body length, CRC, term, first LSN, records, commit LSN.
 _HEADER = struct.Struct(">4sIIIQIQ")

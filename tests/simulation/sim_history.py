@@ -7,12 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim_clients import Op
-from sim_rescue import Rescued
-from sim_tubes import DEAD, dialect_of
+from tests.simulation.sim_clients import Op
+from tests.simulation.sim_rescue import Rescued
+from tests.simulation.sim_tubes import DEAD, dialect_of
 
 if TYPE_CHECKING:
-    from sim_scenario import Scenario
+    from tests.simulation.sim_scenario import Scenario
 
 KINDS = frozenset({"put", "take", "touch", "ack", "release", "bury", "delete"})
 
@@ -22,7 +22,7 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
     plan = scenario.plan
     run = f"sim-{plan.seed}"
     kept = plan.never_alone and not scenario.forced
-    command = f".venv/bin/python tests/simulation/sim_run.py {plan.seed}"
+    command = f".venv/bin/python -m tests.simulation.sim_run {plan.seed}"
     head = {"what": "run", "run": run, "source": "simulation", "replay": command}
     lines: list[dict[str, Any]] = [{**head, "promise": "kept" if kept else "rescued"}]
     told = _told(scenario)

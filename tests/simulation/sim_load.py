@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim_clients import Call, Client, Connect, History, Op, Outcome, Script, Sleep
-from sim_plan import Plan
-from sim_tubes import CODE_READ_ONLY, Dialect, dialect_of
-from sim_world import MS, SECOND
+from tests.simulation.sim_clients import Call, Client, Connect, History, Op, Outcome, Script, Sleep
+from tests.simulation.sim_plan import Plan
+from tests.simulation.sim_tubes import CODE_READ_ONLY, Dialect, dialect_of
+from tests.simulation.sim_world import MS, SECOND
 
 #: Every payload of some size is cut out of this; where it starts depends on its number.
 _FILLING = "".join(chr(ord("a") + number * 7 % 26) for number in range(4099))
 #: Numbers of one tube's tasks; the next tube's begin here.
 NUMBERS = 1_000
+#: And those that each worker puts in place of others, within them.
+FINISHED = 100
 
 
 def body(number: int, size: int) -> Any:
@@ -140,6 +142,8 @@ class Worker:
         self.session: bytes | None = None
         self.sessions = 0
         self.holding: list[Holding] = []
+        #: How many tasks it put in place of others.
+        self.finished = 0
 
     @property
     def name(self) -> str:
@@ -222,10 +226,26 @@ class Worker:
         else:
             yield Sleep(self.chance.randint(5 * MS, 100 * MS))
 
+    def _succeeds(self, draw: float) -> bool:
+        return self.dialect.batches and draw < 0.5 and self.finished < FINISHED - 1
+
+    def _finish(self, held: Holding) -> tuple[Call, Op]:
+        """Ack a task and put its successor into the same tube, as one."""
+        self.finished += 1
+        number = held.number // NUMBERS * NUMBERS + FINISHED * int(self.client.name[1:])
+        number += FINISHED + self.finished
+        opts = self.dialect.put_options(held.number, self.chance) if self.dialect.groups else {}
+        opts = {name: value for name, value in opts.items() if name == "utube"}
+        op = Op(self.client.name, "put", self.dialect.tube, number)
+        op.subqueue = opts.get("utube")
+        size = self.chance.randint(*self.chance.choice(self.plan.payloads))
+        return self.dialect.finish(held.task_id, body(number, size), opts), op
+
     def _end(self, calm: bool) -> Script:
         """Bring what is in hand to an end, or a little nearer to it."""
         draw = 1.0 if calm else self.chance.random()
         held = self.holding
+        successor: Op | None = None
         if len(held) > 1 and draw < 0.5:
             verb, ends = "ack", list(held)
             call = self.dialect.ack_many([one.task_id for one in held])
@@ -235,10 +255,16 @@ class Worker:
             )
             ends = held[:1]
             call = self.dialect.end(verb, ends[0].task_id, self.chance)
+            if verb == "ack" and "finishes" in self.plan.dimensions and self._succeeds(draw):
+                call, successor = self._finish(ends[0])
         ops = [self.op(verb, one) for one in ends]
         for op in ops:
-            op.delay = self.dialect.delay_of(call)
+            op.delay = self.dialect.delay_of(call) if successor is None else 0.0
+        if successor is not None:
+            ops.append(successor)
         outcome: Outcome = yield from noted(self.history, self.client, ops, call)
+        if successor is not None and outcome.ok is not None:
+            successor.task_id = outcome.ok[0][0]
         if outcome.unknown:
             # Perhaps done, perhaps not: asked again it is either still in hand or gone.
             self.client.disconnect()

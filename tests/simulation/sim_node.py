@@ -1,42 +1,45 @@
 """One node in the simulation: the real engine, core, log, replication and role; a virtual rim.
 
-What `node.shell`, `node.dialer` and `node.main` do with a loop and sockets is done here with the
+What `shell`, `dialer` and `main` of `node` do with a loop and sockets is done here with the
 world's events. The disk survives the process; a power cut takes what was not synced.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim_dial import Dialing
-from sim_disk import Frames, Weather
-from sim_rim import ServerSide
-from sim_threads import Died, Thread, VirtualLoop, VirtualPool, VirtualSyncer
-from sim_world import EPOCH_US, MS, SECOND, Network, Stream, Timer, World
-
-from engine.queue import Engine
-from model.errors import StorageError
-from node.clock import LogClock
-from node.config import Settings
-from node.connection import Connection
-from node.core import Core, Turn
-from node.identity import Identity, Limits
-from node.pauses import Pauses
-from node.peering import Peering
-from node.plugins import load_drivers
-from node.recovered import open_storage
-from node.role import RoleKeeper
-from node.snapshots import Snapshots
-from node.wal_writer import WalWriter
-from statemachine.effects import Settled, Tick
-from statemachine.roles import Transition
-from storage.memory import MemoryDisk
+from tandemq.model.errors import StorageError
+from tandemq_server.config import Settings
+from tandemq_server.engine.queue import Engine
+from tandemq_server.facades.registered import FACADES
+from tandemq_server.node.cluster.pauses import Pauses
+from tandemq_server.node.cluster.peering import Peering
+from tandemq_server.node.cluster.role import RoleKeeper
+from tandemq_server.node.core.connection import Connection
+from tandemq_server.node.core.core import Core, Turn
+from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.loop.clock import LogClock
+from tandemq_server.node.loop.plugins import load_drivers
+from tandemq_server.node.loop.recovered import open_storage
+from tandemq_server.node.loop.snapshots import Snapshots
+from tandemq_server.node.loop.wal_writer import WalWriter
+from tandemq_server.statemachine.effects import Settled, Tick
+from tandemq_server.statemachine.roles import Transition
+from tandemq_server.storage.memory import MemoryDisk
+from tests.simulation.sim_dial import Dialing
+from tests.simulation.sim_disk import Frames, Weather
+from tests.simulation.sim_rim import ServerSide
+from tests.simulation.sim_threads import Died, Thread, VirtualLoop, VirtualPool, VirtualSyncer
+from tests.simulation.sim_world import EPOCH_US, MS, SECOND, Network, Stream, Timer, World
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.simulation.sim_arbiter import SimArbiter
 
 TICK_US = 200 * MS
 #: What a test that says nothing of it has: nothing is small, no snapshot is taken by itself.
@@ -52,6 +55,7 @@ OPTIONS: dict[str, Any] = {
     "replication": {},
     "compat": {},
     "init": False,
+    "failover": {},
 }
 
 
@@ -68,8 +72,15 @@ class Everybody:
     def authenticate(self, user: str, method: str, data: bytes, salt: bytes) -> bool:
         return False
 
+    def link_secrets(self, user: str) -> tuple[bytes, ...]:
+        return ()
+
     def guest_may(self) -> bool:
         return True
+
+
+#: Looked up once: it goes through everything that is installed.
+_DRIVERS = load_drivers({})
 
 
 class SimNode(Dialing):
@@ -95,6 +106,8 @@ class SimNode(Dialing):
         self.skew_us = 0
         #: How much faster than the world's its clocks run, in millionths.
         self.drift_ppm = 0
+        #: Who says whose the seat is; None where nobody does.
+        self.arbiter: SimArbiter | None = None
         self.alive = False
         self.paused = False
         self.incarnation = 0
@@ -117,9 +130,9 @@ class SimNode(Dialing):
         if self.paused:
             self._held.append(call)
         elif self.alive:
-            asyncio._set_running_loop(self.loop)
             try:
-                call()
+                with self._turn():
+                    call()
             except Died:
                 return
             except StorageError as error:
@@ -129,6 +142,16 @@ class SimNode(Dialing):
                 self.say(f"a callback failed: {error}")
             if self.alive and (self.engine.records or self.core.dirty):
                 self.ask_flush()
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Whatever asks for the running loop in here gets this node's."""
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self.loop)
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(before)
 
     def use_disk(self, disk: MemoryDisk) -> None:
         self.disk = disk
@@ -161,6 +184,10 @@ class SimNode(Dialing):
                 "snapshot": {"keep": options["keep"]},
                 "compat": options["compat"],
                 "init": options["init"],
+                "failover": {
+                    **({"arbiter": "witness", "cluster": "sim"} if self.arbiter else {}),
+                    **options["failover"],
+                },
                 "replication": {**replication, **options["replication"]},
             }
         )
@@ -177,15 +204,12 @@ class SimNode(Dialing):
         self.alive, self.paused = True, False
         self._held = []
         self.loop = VirtualLoop(self)
-        asyncio._set_running_loop(self.loop)
-        try:
+        with contextlib.suppress(Died), self._turn():
             self._start()
-        except Died:
-            return
 
     def _start(self) -> None:
         world, chance = self.world, self.world.chance
-        self.engine = Engine(load_drivers({}), lambda: chance.randbytes(16), self.report)
+        self.engine = Engine(dict(_DRIVERS), lambda: chance.randbytes(16), self.report)
         settings = self.settings()
         try:
             self.storage = open_storage(
@@ -207,6 +231,7 @@ class SimNode(Dialing):
             Identity(self.name, "0" * 36, "0" * 36, pid=1),
             Limits(payload_bytes_max=16 << 20),
             Everybody(),
+            facades=FACADES,
         )
         assert all(len(one) == 16 for one in ids)
         self.wal = WalWriter(
@@ -251,7 +276,11 @@ class SimNode(Dialing):
         self._dial_all()
         # A link may stand before the node is told what it is to be, or after.
         early = (world.seed + self.incarnation) % 2
-        self.soon(30 * MS * early, lambda: self.role.wish(self.read_only, command=False))
+        if self.arbiter is not None:
+            self.arbiter.join(self)
+            self.soon(0, lambda: self.role.wish(True, command=False, by_seat=True))
+        else:
+            self.soon(30 * MS * early, lambda: self.role.wish(self.read_only, command=False))
 
     def _take_snapshots(self) -> None:
         """As node.main has it: beside the load, by size of the log and for downstreams."""
@@ -285,7 +314,8 @@ class SimNode(Dialing):
         """In pair mode, unless it was decided otherwise, two disks hold what is committed."""
         if lsn <= self._committed:
             return
-        if self.wal.gate is None or self.wal.gate.solo:
+        gate = self.wal.gate
+        if gate is None or gate.solo or gate.slack:
             self._committed = lsn
             return
         synced = self.wal.mode == "fsync"
@@ -360,7 +390,7 @@ class SimNode(Dialing):
         self.role.fault(str(error))
         self.soon(0, self.kill)
 
-    # -- the turn, as node.shell has it ----------------------------------------------------------
+    # -- the turn, as node.loop.shell has it -------------------------------------------------
 
     def ask_flush(self) -> None:
         if not self._flush_asked:
@@ -384,7 +414,8 @@ class SimNode(Dialing):
             here = self.on_disk(self.wal.mode == "fsync")
             if turn.last_lsn > here:
                 self.world.wrong(f"P1: {self.name} answered {turn.last_lsn}, its disk has {here}")
-            if gate is not None and turn.last_lsn > self._committed and not gate.solo:
+            pair = gate is not None and not gate.solo and not gate.slack
+            if pair and turn.last_lsn > self._committed:
                 self.world.wrong(
                     f"P1: {self.name} answered {turn.last_lsn} before two disks had it"
                 )

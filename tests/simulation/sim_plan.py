@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from sim_sizes import Sizes
-from sim_world import MS, SECOND
+from tests.simulation.sim_sizes import Sizes
+from tests.simulation.sim_world import MS, SECOND
 
 RUN_US = 10 * SECOND
 WIDE_RUN_US = 5 * SECOND
@@ -57,10 +57,14 @@ class Plan:
     #: (bytes from, to) of payloads, one of which each put draws.
     payloads: tuple[tuple[int, int], ...] = ((1, 1),)
     dimensions: frozenset[str] = frozenset()
+    #: An arbiter says who may lead, and nobody forces anything.
+    seated: bool = False
 
     @property
     def never_alone(self) -> bool:
-        """Pair mode on all nodes for all the time, and nobody goes on alone."""
+        """Pair mode on all nodes for all the time, and nobody goes on alone but by the seat."""
+        if self.seated:
+            return True
         changes = any(action.kind == "config" for action in self.actions)
         return self.ack == "pair" and self.solo_after is None and not changes
 
@@ -104,7 +108,7 @@ def make_plan(seed: int, wide: bool = True) -> Plan:
     plan = _narrow(seed, WIDE_RUN_US if wide else RUN_US)
     if not wide:
         return plan
-    from sim_dimensions import widen
+    from tests.simulation.sim_dimensions import widen
 
     return widen(replace(plan, wide=True, puts=32))
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgpack
 import typer
-from sim_load import number_of
 
-from node.cli import files, rescue
-from node.cli.output import CommandError
-from storage.memory import MemoryDisk
+from tandemq_server.cli import files, rescue
+from tandemq_server.cli.output import CommandError
+from tandemq_server.storage.memory import MemoryDisk
+from tests.simulation.sim_load import number_of
 
 
 class NotReadable(Exception):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sim_world import Stream
+from tests.simulation.sim_world import Stream
 
 if TYPE_CHECKING:
-    from sim_node import SimNode
-
-    from node.connection import Connection
+    from tandemq_server.node.core.connection import Connection
+    from tests.simulation.sim_node import SimNode
 
 
 class ServerSide:

@@ -1,13 +1,13 @@
-"""`python tests/simulation/sim_run.py SEED [COUNT]`: replay one scenario, or run many."""
+"""`python -m tests.simulation.sim_run SEED [COUNT]`: replay one scenario, or run many."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from sim_checks import Violation
-from sim_plan import make_plan
-from sim_scenario import Scenario
+from tests.simulation.sim_checks import Violation
+from tests.simulation.sim_plan import make_plan
+from tests.simulation.sim_scenario import Scenario
 
 #: A scenario that takes longer is told of.
 SLOW_SECONDS = 3.0
@@ -19,7 +19,7 @@ def explain(scenario: Scenario, violation: Violation) -> str:
     lines = "\n".join(scenario.world.lines)
     return (
         f"{scenario.plan}\n{lines}\n{violation}\n"
-        f"replay: .venv/bin/python tests/simulation/sim_run.py {scenario.plan.seed}"
+        f"replay: .venv/bin/python -m tests.simulation.sim_run {scenario.plan.seed}"
     )
 
 

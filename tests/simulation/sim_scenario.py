@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sim_checks import Violation, check_end, check_history
-from sim_clients import Call, Client, Connect, History, Script, Sleep
-from sim_history import write_history
-from sim_load import janitor, producer, worker
-from sim_node import SimNode
-from sim_plan import Action, Plan
-from sim_sizes import in_force
-from sim_tubes import DEAD, dialect_of
-from sim_world import MS, SECOND, Network, World
-
-from statemachine.roles import Role, Transition
-from storage.memory import MemoryDisk
+from tandemq_server.statemachine.roles import Role, Transition
+from tandemq_server.storage.memory import MemoryDisk
+from tests.simulation.sim_checks import Violation, check_end, check_history
+from tests.simulation.sim_clients import Call, Client, Connect, History, Script, Sleep
+from tests.simulation.sim_history import write_history
+from tests.simulation.sim_load import janitor, producer, worker
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_plan import Action, Plan
+from tests.simulation.sim_sizes import in_force
+from tests.simulation.sim_tubes import DEAD, dialect_of
+from tests.simulation.sim_world import MS, SECOND, Network, World
 
 
 class Scenario:
@@ -68,8 +66,6 @@ class Scenario:
             raise
         except Exception as error:
             raise Violation("".join(traceback.format_exception(error))) from error
-        finally:
-            asyncio._set_running_loop(None)
 
     def _run(self) -> None:
         self._begin()

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
-from node import links, snapshots, source
-from replication import relay
+from tandemq_server.node.cluster import links, source
+from tandemq_server.node.loop import snapshots
+from tandemq_server.replication import relay
 
 KIB, MIB = 1 << 10, 1 << 20
 

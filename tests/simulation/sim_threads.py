@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 if TYPE_CHECKING:
-    from sim_node import SimNode
+    from tests.simulation.sim_node import SimNode
 
 
 class Died(BaseException):

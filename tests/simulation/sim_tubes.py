@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from sim_clients import Call, Outcome
+from tests.simulation.sim_clients import Call, Outcome
 
 if TYPE_CHECKING:
-    from sim_plan import Plan
+    from tests.simulation.sim_plan import Plan
 
 CODE_READ_ONLY = 7
 #: Where tasks go that were given up.
@@ -134,6 +134,15 @@ class Dialect:
         elif verb == "release" and self.times and self.plan.calls and chance.random() < 0.5:
             args += ({"delay": 0.3},)
         return Call(f"queue.tube.{self.tube}:{verb}", args)
+
+    @property
+    def groups(self) -> bool:
+        return self.tube.startswith("utube")
+
+    def finish(self, task_id: Any, data: Any, opts: dict[str, Any]) -> Call:
+        """Ack the task and put another one here."""
+        put = [self.tube, data, opts]
+        return Call(f"queue.tube.{self.tube}:finish", (task_id, [put]))
 
     def delay_of(self, call: Call) -> float:
         last = call.args[-1] if len(call.args) > 1 else None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sim_clients import Call, Client, Connect, Script
-from sim_node import SimNode
-from sim_world import MS, SECOND, Network, World
-
-from statemachine.effects import Settled
+from tandemq_server.statemachine.effects import Settled
+from tests.simulation.sim_clients import Call, Client, Connect, Script
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_world import MS, SECOND, Network, World
 
 
 class Two:

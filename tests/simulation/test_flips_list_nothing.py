@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from sim_node import SimNode
-from sim_world import MS, Network, World
 
-from node.backend import NodeBackend
-from storage.disk import RESCUE_PREFIX
-from storage.memory import MemoryDisk
+from tandemq.log.disk import RESCUE_PREFIX
+from tandemq_server.node.observe.backend import NodeBackend
+from tandemq_server.storage.memory import MemoryDisk
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_world import MS, Network, World
 
 FLIPS = 10
 

@@ -6,13 +6,13 @@ The numbers in the names of the sections are those of the table in docs/failover
 from __future__ import annotations
 
 import pytest
-from sim_clients import Call, Client, Connect, Script, Sleep
-from sim_node import SimNode
-from sim_two import MS, SECOND, Two
 
-from model.terms import Claim
-from replication.known import Mark
-from storage.memory import MemoryDisk
+from tandemq.model.terms import Claim
+from tandemq_server.replication.known import Mark
+from tandemq_server.storage.memory import MemoryDisk
+from tests.simulation.sim_clients import Call, Client, Connect, Script, Sleep
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_two import MS, SECOND, Two
 
 PAIR = {"replication": {"ack": "pair", "solo_after": 1.0}}
 MODES = pytest.mark.parametrize("options", [{}, PAIR], ids=["local", "pair"])
@@ -392,3 +392,18 @@ def test_a_lost_volume_joins_again_and_founds_nothing() -> None:
     two.until(lambda: two.serving() == ["a"] and two.in_step())
     assert two.a.peering.cluster_id == two.b.peering.cluster_id == cluster
     assert two.tasks(two.a) == 5, "it serves once it has been given everything"
+
+
+def test_the_same_order_right_after_the_way_back_is_no_repetition() -> None:
+    """Orders are sent again until answered; one that comes a second time soon may still be new."""
+    two = Two(17).start()
+    for _ in range(3):
+        for old, new in ((two.a, two.b), (two.b, two.a)):
+            two.until(two.in_step)
+            two.wish(old, True)
+            two.until(lambda old=old: old.core.state == "WAITING")
+            asked = two.world.now
+            while new.core.state != "RUNNING":
+                assert two.world.now - asked < 500 * MS, two.story()
+                old.peering.asking.order(new.name, False, "switch-over")
+                two.run(0.05)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from spaces.index import DeadlineIndex, GroupIndex, Index
-from spaces.record_index import RecordIndex
-from spaces.space import Row, Space
-from spaces.status_index import CountingStatusIndex, StatusIndex
-from spaces.store import Store
-from spaces.subqueue_index import SubQueueIndex
-from spaces.view import ViewSpace
+from tandemq_server.spaces.index import DeadlineIndex, GroupIndex, Index
+from tandemq_server.spaces.record_index import RecordIndex
+from tandemq_server.spaces.space import Row, Space
+from tandemq_server.spaces.status_index import CountingStatusIndex, StatusIndex
+from tandemq_server.spaces.store import Store
+from tandemq_server.spaces.subqueue_index import SubQueueIndex
+from tandemq_server.spaces.view import ViewSpace
 
 FIELDS = (("id", "unsigned"), ("status", "string"), ("pri", "unsigned"), ("sub", "string"))
 PRI, SUB, DUE = 2, 3, 4

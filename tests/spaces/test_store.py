@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.system_spaces import CatalogueIndex, taken_space
-from model.record import (
+from tandemq.model.record import (
     CREATE,
     DELETE,
     DELETE_MANY,
@@ -24,10 +23,11 @@ from model.record import (
     Op,
     Record,
 )
-from spaces.index import GroupIndex
-from spaces.space import Row, Space
-from spaces.status_index import StatusIndex
-from spaces.store import ApplyError, Store
+from tandemq_server.engine.system_spaces import CatalogueIndex, taken_space
+from tandemq_server.spaces.index import GroupIndex
+from tandemq_server.spaces.space import Row, Space
+from tandemq_server.spaces.status_index import StatusIndex
+from tandemq_server.spaces.store import ApplyError, Store
 
 FIELDS = (("id", "unsigned"), ("status", "string"))
 CREATED = (CREATE, 1024, "jobs", "fifo", {}, 0)

@@ -18,7 +18,7 @@ from typing import Any
 
 def commands(log: str, out: str) -> list[list[str]]:
     return [
-        ["audit", log, "--json"],
+        ["audit", log, "--json", "--engine", "spark"],
         ["history", log, "--out", f"{out}/history", "--json"],
         ["report", log, "--out", f"{out}/report", "--key", "body", "--json"],
         ["compact", log, "--archive", f"{out}/archive", "--json"],
@@ -37,8 +37,8 @@ def where(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def main(log: str, out: str, packed: str, url: str, role: str = "driver") -> None:
-    from pipeline import cli
-    from pipeline.session import build_session
+    from tandemq.pipeline import cli
+    from tandemq.pipeline.session import build_session
 
     if role == "client":
         spark = build_session()  # SPARK_REMOTE

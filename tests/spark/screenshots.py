@@ -6,19 +6,17 @@ Part of `make screenshots`.
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from benchmarks.logmaker import LogMaker
+from tandemq.pipeline import report
+from tandemq.pipeline.session import build_session
+from tests.console.conftest import browser_path
 
-from benchmarks.logmaker import LogMaker  # noqa: E402
-from pipeline import report  # noqa: E402
-from pipeline.session import build_session  # noqa: E402
-from tests.console.conftest import browser_path  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 OUT = ROOT / "docs" / "img" / "report.png"
 STEPS_A_HOUR = 60

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from benchmarks.logmaker import LogMaker, fill
-from engine.tube import Tube
-from model import record as rec
-from pipeline import audit, checks, compact
-from pipeline.events import read_log
+from tandemq.model import record as rec
+from tandemq.pipeline import audit, checks, compact
+from tandemq.pipeline.events import read_log
+from tandemq_server.engine.tube import Tube
 
 ONE, TWO = b"1" * 16, b"2" * 16
 PUT, TAKE = rec.KIND_PUT, rec.KIND_TAKE

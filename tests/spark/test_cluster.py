@@ -19,12 +19,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from spark_node import free_port
 
 from benchmarks.logmaker import LogMaker, fill
-from model.record import DELETE, KIND_ACK
-from pipeline import audit, compact, follow, history, report
-from pipeline.events import read_log
+from tandemq.model.record import DELETE, KIND_ACK
+from tandemq.pipeline import audit, compact, follow, history, report
+from tandemq.pipeline.events import read_log
+from tests.spark.spark_node import free_port
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__path__[0])
@@ -108,7 +108,7 @@ def test_jobs_on_a_cluster_and_through_connect_equal_local_mode(
     subprocess.run([sys.executable, *words], cwd=ROOT, check=True)
     # The documented command, but for the port, and with our commands in the place of one.
     master_port, port = free_port(), free_port()
-    submit = submit[: submit.index("pipeline/__main__.py")]
+    submit = submit[: submit.index("client/tandemq/pipeline/__main__.py")]
     submit = [word.replace("127.0.0.1:7077", f"127.0.0.1:{master_port}") for word in submit]
     submit = [str(packed) if word == packed.name else word for word in submit]
     with cluster(tmp_path, master_port, env):
@@ -154,6 +154,7 @@ def test_jobs_on_a_cluster_and_through_connect_equal_local_mode(
     for name, answers in (("there", lines[:5]), ("there-connect", lines[5:])):
         there = tmp_path / name
         judged = answers[0].pop("rows")
+        assert answers[0].pop("warnings") == {}
         assert answers[0] == mine
         assert sorted(map(str, judged)) == sorted(str(row) for row in verdict.rows)
         paths = {str(there): str(here)}

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.logmaker import LogMaker, fill
-from drivers import BUILT_IN
-from engine import batches
-from model.errors import StorageError
-from model.record import DELETE_MANY, INSERT, SET, SET_MANY, FrameHeader
+from tandemq.model.errors import StorageError
+from tandemq.model.record import DELETE_MANY, INSERT, SET, SET_MANY, FrameHeader
 from tandemq.spark import buffers, compiled, kernel
 from tandemq.spark import heads as heads_of
 from tandemq.spark import lines as lines_of
@@ -23,6 +21,8 @@ from tandemq.spark.columns import ALL, BY_NAME
 from tandemq.spark.decode import Decoder
 from tandemq.spark.groups import LAYOUTS
 from tandemq.spark.logs import Part, Wanted, plan
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine import batches
 
 EVERY = tuple(BY_NAME)
 

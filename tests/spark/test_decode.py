@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.logmaker import START_US, LogMaker, fill
-from engine import batches
-from model.errors import StorageError
+from tandemq.model.errors import StorageError
 from tandemq.spark.columns import ALL, check_columns
 from tandemq.spark.decode import Decoder
 from tandemq.spark.logs import Wanted, plan
+from tandemq_server.engine import batches
 
 
 def read(

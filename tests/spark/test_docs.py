@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.audit import CHECKS
+from tandemq.pipeline.audit import CHECKS
 from tandemq.spark.columns import BY_NAME
 from tandemq.spark.options import LOG_OPTIONS
 from tandemq.spark.sink import TUBE_OPTIONS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.faststart import DAEMON, own_workers, spark_home
+from tandemq.pipeline.faststart import DAEMON, own_workers, spark_home
 from tandemq.spark import daemon
 
 THREAD = "from threading import *; Thread(target=Event().wait, daemon=True).start(); "

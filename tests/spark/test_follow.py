@@ -17,7 +17,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from benchmarks.logmaker import CLUSTER, LogMaker, fill
-from pipeline import follow
+from tandemq.pipeline import follow
 from tandemq.spark.changes import ASIDE, folder_of
 from tandemq.spark.columns import ALL
 from tandemq.spark.decode import Decoder
@@ -157,7 +157,7 @@ def test_folders_of_something_else_are_left_alone(
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "pipeline", "follow", *words]
+    return [sys.executable, "-m", "tandemq.pipeline", "follow", *words]
 
 
 def settings() -> dict[str, str]:

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from benchmarks.logmaker import START_US, LogMaker, fill
-from pipeline import compact, history, report
-from pipeline.events import NEEDED, read_log, survey, survey_frame
-from pipeline.session import build_session
+from tandemq.pipeline import compact, history, report
+from tandemq.pipeline.events import NEEDED, read_log, survey, survey_frame
+from tandemq.pipeline.session import build_session
 from tandemq.spark.logs import ARCHIVE_MARK
 
 

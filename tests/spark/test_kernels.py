@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.logmaker import LogMaker, fill
-from pipeline import figures
-from pipeline.arrays import TEXT, encoded
-from pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
-from pipeline.queues import TAKEN, Queues, in_order
+from tandemq.pipeline import figures
+from tandemq.pipeline.arrays import TEXT, encoded
+from tandemq.pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
+from tandemq.pipeline.queues import TAKEN, Queues, in_order
 from tandemq.spark import mapped
 from tandemq.spark.options import LOG_OPTIONS, parse
 from tandemq.spark.source import LogReader

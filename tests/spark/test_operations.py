@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.logmaker import LogMaker
-from drivers import BUILT_IN
-from engine import attempts, finish
-from engine.queue15 import Space15
-from model.record import KIND_TERM, SET, TERM
+from tandemq.model.record import KIND_TERM, SET, TERM
 from tandemq.spark.columns import BY_NAME
 from tandemq.spark.decode import Decoder
 from tandemq.spark.logs import Wanted, plan
+from tandemq_server.drivers import BUILT_IN
+from tandemq_server.engine import attempts, finish
+from tandemq_server.facades.queue15.spaces import Space15
 
 SECOND = 1_000_000
 Row = dict[str, Any]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.logmaker import LogMaker
-from model.errors import StorageError
-from model.record import HEADER_SIZE
-from storage.segment import SEGMENT_HEADER_SIZE
+from tandemq.log.segment import SEGMENT_HEADER_SIZE
+from tandemq.model.errors import StorageError
+from tandemq.model.record import HEADER_SIZE
 from tandemq.spark import disk as disks
 from tandemq.spark import scan as scans
 from tandemq.spark.disk import ArrowDisk

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgpack
 import pytest
-from spark_node import Node
 
-from pipeline import load
+from tandemq.pipeline import load
 from tandemq.spark import options as opt
 from tandemq.spark.sink import TUBE_OPTIONS, TandemTube
 from tandemq.spark.target import addresses
+from tests.spark.spark_node import Node
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgpack
 import pytest
-from cluster_nodes import Member, Pair, pair, until
-from spark_node import Node
 
 from tandemq.spark import target
+from tests.cluster.cluster_nodes import Member, Pair, pair, until
+from tests.spark.spark_node import Node
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from benchmarks.logmaker import LogMaker, fill
-from model.errors import StorageError
+from tandemq.model.errors import StorageError
 from tandemq.spark import options as opt
 from tandemq.spark.columns import ALL
 from tandemq.spark.stream import LogStreamReader

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import Member, pair, until
 
-from pipeline import compact
+from tandemq.pipeline import compact
+from tests.cluster.cluster_nodes import Member, pair, until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from statemachine import effects
-from statemachine.effects import Done, Effect, Failed, Input, Progress, Step, TermOpened, Tick, Wish
-from statemachine.fiber import QueueStateFiber
-from statemachine.promotion import Facts
-from statemachine.roles import Role
+from tandemq_server.statemachine import effects
+from tandemq_server.statemachine.effects import (
+    Done,
+    Effect,
+    Failed,
+    Input,
+    Progress,
+    Step,
+    TermOpened,
+    Tick,
+    Wish,
+)
+from tandemq_server.statemachine.fiber import QueueStateFiber
+from tandemq_server.statemachine.promotion import Facts
+from tandemq_server.statemachine.roles import Role
 
 ALONE = Facts(last_lsn=10, term_number=1, term_id=b"1" * 16)
 SECOND = 1_000_000

@@ -7,15 +7,24 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fiber_owner import ALONE, SECOND, Owner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.terms import Claim
-from statemachine import effects, fiber
-from statemachine.effects import Done, Failed, Fault, Progress, TermOpened, TermSeen, Tick, Wish
-from statemachine.promotion import FENCE_US, PeerFacts
-from statemachine.roles import TRANSITIONS, Event, Role
+from tandemq.model.terms import Claim
+from tandemq_server.statemachine import effects, fiber
+from tandemq_server.statemachine.effects import (
+    Done,
+    Failed,
+    Fault,
+    Progress,
+    TermOpened,
+    TermSeen,
+    Tick,
+    Wish,
+)
+from tandemq_server.statemachine.promotion import FENCE_US, PeerFacts
+from tandemq_server.statemachine.roles import TRANSITIONS, Event, Role
+from tests.statemachine.fiber_owner import ALONE, SECOND, Owner
 
 TO_RUNNING = [
     "-> STARTUP",

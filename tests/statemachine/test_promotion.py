@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from statemachine.promotion import (
+from tandemq_server.statemachine.promotion import (
     ANSWER_US,
     FENCE_US,
     Answer,
@@ -178,7 +178,7 @@ def test_waiting_for_the_lag_says_until_when() -> None:
         (with_peer(GONE), None, "unknown: b may have acknowledged for 4.0 s"),
         (with_peer(replace(GONE, ended=True)), 0, "nothing"),
         (with_peer(replace(GONE, ended=True, last_lsn=103, acked_mark=103)), 3, "3 acknowledged"),
-        (with_peer(replace(PEER, writable=True, acked_mark=109)), 9, "and what follows"),
+        (with_peer(replace(PEER, writable=True, acked_mark=109)), 9, "but b serves"),
         (with_peer(GONE, replace(OWN, pair=True)), 0, "only what this node confirmed"),
         (with_peer(GONE, replace(OWN, pair=True, solo=True)), None, "unknown"),
         (with_peer(GONE, replace(OWN, pair=True, solo_after_us=5 * SECOND)), 0, "nothing"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statemachine.roles import (
+from tandemq_server.statemachine.roles import (
     HISTORY_MAX,
     TRANSITIONS,
     Event,

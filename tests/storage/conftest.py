@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from storage.disk import Disk
-from storage.files import FileDisk
-from storage.memory import MemoryDisk
+from tandemq.log.disk import Disk
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.memory import MemoryDisk
 
 
 @pytest.fixture(params=["memory", "files"])

@@ -1,6 +1,6 @@
 """The golden data directory of format version 1: how its files are made and described.
 
-`PYTHONPATH=.:tests/storage python -m storage_golden --write` makes them anew; review the
+`python -m tests.storage.storage_golden --write` makes them anew; review the
 difference. Files of a released version are never rewritten: a new one gets its own folder.
 """
 
@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from storage_samples import CLUSTER, NODE, Writing, small_snapshot
-
-from storage.disk import Disk
-from storage.inspect import Dump, dump, readable
-from storage.memory import MemoryDisk
-from storage.meta import Meta, read_commit, read_meta
-from storage.rescue import rescue_names
-from storage.snapshot import read_snapshot, snapshot_names
+from tandemq.log.disk import Disk
+from tandemq.log.meta import Meta, read_commit, read_meta
+from tandemq.log.rescue import rescue_names
+from tandemq.log.snapshot import read_snapshot, snapshot_names
+from tandemq_server.storage.inspect import Dump, dump, readable
+from tandemq_server.storage.memory import MemoryDisk
+from tests.storage.storage_samples import CLUSTER, NODE, Writing, small_snapshot
 
 GOLDEN = Path(__file__).resolve().parent / "golden" / "v1"
 

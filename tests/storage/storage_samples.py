@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from model.record import (
+from tandemq.log.disk import Disk
+from tandemq.log.meta import Meta, open_meta
+from tandemq.log.segment import Term
+from tandemq.log.snapshot import SnapshotHeader
+from tandemq.model.record import (
     CREATE,
     DELETE,
     DROP,
@@ -25,15 +29,11 @@ from model.record import (
     Record,
     encode_frame,
 )
-from model.terms import plain_term
-from storage.disk import Disk
-from storage.log import Log
-from storage.memory import MemoryDisk
-from storage.meta import Meta, open_meta
-from storage.recovery import Recovered, open_log, recover
-from storage.segment import Term
-from storage.snapshot import SnapshotHeader
-from storage.snapshot_writer import SnapshotWriter
+from tandemq.model.terms import plain_term
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import Recovered, open_log, recover
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
 
 CLUSTER = bytes(range(16))
 NODE = bytes(range(16, 32))

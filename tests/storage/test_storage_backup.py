@@ -6,21 +6,21 @@ import json
 from collections.abc import Callable
 
 import pytest
-from storage_samples import EPOCH_US, TERM_1, Writing, loaded, small_snapshot
 
-from model.errors import StorageError
-from storage.backup import Backup
-from storage.copies import MANIFEST_NAME, read_manifest
-from storage.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, write_file
-from storage.inspect import verify
-from storage.memory import MemoryDisk
-from storage.mend import MISSING_NAME, Damaged, end_before, read_missing
-from storage.meta import COMMIT_NAME, META_NAME, encode_commit
-from storage.rescue import all_rescued, rescued_snapshot
-from storage.restore import Restore
-from storage.segment import segment_names
-from storage.snapshot import SnapshotHeader, snapshot_names
-from storage.snapshot_writer import SnapshotWriter
+from tandemq.log.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all, write_file
+from tandemq.log.meta import COMMIT_NAME, META_NAME, encode_commit
+from tandemq.log.rescue import all_rescued, rescued_snapshot
+from tandemq.log.segment import segment_names
+from tandemq.log.snapshot import SnapshotHeader, snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.backup import Backup
+from tandemq_server.storage.copies import MANIFEST_NAME, read_manifest
+from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.mend import MISSING_NAME, Damaged, end_before, read_missing
+from tandemq_server.storage.restore import Restore
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_samples import EPOCH_US, TERM_1, Writing, loaded, small_snapshot
 
 NOW_US = EPOCH_US + 10**9
 

@@ -8,14 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import frozen_writer as old
 import pytest
-from storage_samples import CLUSTER, NODE, SESSION, TERM_1, Writing, loaded, record
 
-from model import bounds
-from model.bounds import BIG_BYTES, FRAME_BODY_BYTES_AIM, TooLarge
-from model.errors import QueueError, StorageError
-from model.record import (
+from tandemq.log.blocks import BLOCK_SIZE
+from tandemq.log.meta import Meta
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader
+from tandemq.log.snapshot import (
+    ROWS_MAGIC,
+    SnapshotHeader,
+    SnapshotReader,
+    put_bad_aside,
+    read_snapshot,
+    snapshot_names,
+    verify_snapshot,
+)
+from tandemq.model import bounds
+from tandemq.model.bounds import BIG_BYTES, FRAME_BODY_BYTES_AIM, TooLarge
+from tandemq.model.errors import QueueError, StorageError
+from tandemq.model.record import (
     HEADER_SIZE,
     INSERT,
     KIND_PUT,
@@ -26,21 +36,11 @@ from model.record import (
     encode_frames,
     frame_body,
 )
-from storage.blocks import BLOCK_SIZE
-from storage.files import FileDisk
-from storage.memory import MemoryDisk
-from storage.meta import Meta
-from storage.segment import SEGMENT_HEADER_SIZE, SegmentReader
-from storage.snapshot import (
-    ROWS_MAGIC,
-    SnapshotHeader,
-    SnapshotReader,
-    put_bad_aside,
-    read_snapshot,
-    snapshot_names,
-    verify_snapshot,
-)
-from storage.snapshot_writer import SnapshotWriter
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage import frozen_writer as old
+from tests.storage.storage_samples import CLUSTER, NODE, SESSION, TERM_1, Writing, loaded, record
 
 HEADER = SnapshotHeader(CLUSTER, NODE, (TERM_1,), 10)
 META = Meta(CLUSTER, NODE, 1)
@@ -114,22 +114,22 @@ def test_a_turn_becomes_as_many_frames_as_it_wants() -> None:
 
 
 def test_nothing_is_written_that_no_reader_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model.record.FRAME_BODY_BYTES_MAX", 10_000)
-    monkeypatch.setattr("model.record.FRAME_BODY_BYTES_AIM", 5_000)
+    monkeypatch.setattr("tandemq.model.record.FRAME_BODY_BYTES_MAX", 10_000)
+    monkeypatch.setattr("tandemq.model.record.FRAME_BODY_BYTES_AIM", 5_000)
     large = (1, KIND_PUT, SESSION, [(INSERT, 1024, [1, "r", b"x" * 10_000])])
     for encode in (encode_frame, encode_frames):
         with pytest.raises(TooLarge, match="10000 are the most"):
             encode([large], 1, TERM_1.id, 1, 0)
     with pytest.raises(TooLarge):
         encode_frames([record(1), large], 1, TERM_1.id, 1, 0)
-    monkeypatch.setattr("storage.blocks.LENGTH_MAX", 10_000)
+    monkeypatch.setattr("tandemq.log.blocks.LENGTH_MAX", 10_000)
     writer = SnapshotWriter(MemoryDisk(), HEADER)
     with pytest.raises(TooLarge):
         writer.add_rows(1024, [(1, "r", b"x" * 10_000)])
 
 
 def test_what_a_call_changes_must_fit_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model.record.RECORD_BYTES_MAX", 10_000)
+    monkeypatch.setattr("tandemq.model.record.RECORD_BYTES_MAX", 10_000)
     check_record([(INSERT, 1024, [1, "r", b"x" * 9_000])])
     with pytest.raises(QueueError, match=r"limits\.frame_bytes_max"):
         check_record([(INSERT, 1024, [n, "r", b"x" * 6_000]) for n in (1, 2)])

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from storage_samples import (
+
+from tandemq.log.meta import open_meta
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, Term
+from tandemq.log.snapshot import SnapshotHeader, prune
+from tandemq.model.errors import StorageError
+from tandemq.model.record import encode_frame
+from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import open_log, recover
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_samples import (
     CLUSTER,
     EPOCH_US,
     NODE,
@@ -20,17 +31,6 @@ from storage_samples import (
     record,
     term_record,
 )
-
-from model.errors import StorageError
-from model.record import encode_frame
-from storage.inspect import verify
-from storage.log import Log
-from storage.memory import MemoryDisk
-from storage.meta import open_meta
-from storage.recovery import open_log, recover
-from storage.segment import SEGMENT_HEADER_SIZE, Term
-from storage.snapshot import SnapshotHeader, prune
-from storage.snapshot_writer import SnapshotWriter
 
 STEPS = st.one_of(
     st.tuples(st.just("frame"), st.integers(1, 12)),

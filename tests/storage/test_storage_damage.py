@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from storage_samples import Collect, Writing, small_log, small_snapshot
 
-from model.errors import StorageError
-from storage.inspect import verify
-from storage.memory import MemoryDisk
-from storage.meta import encode_commit
-from storage.recovery import Recovered, recover
-from storage.segment import SEGMENT_HEADER_SIZE, segment_names
+from tandemq.log.meta import encode_commit
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, segment_names
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import Recovered, recover
+from tests.storage.storage_samples import Collect, Writing, small_log, small_snapshot
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from model.errors import StorageError
-from storage.disk import Disk, append_all, write_file
-from storage.files import FileDisk
-from storage.memory import MemoryDisk
+from tandemq.log.disk import Disk, append_all, write_file
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.memory import MemoryDisk
 
 
 def put(disk: Disk, name: str, data: bytes) -> None:
@@ -142,7 +142,8 @@ def test_a_crash_can_take_back_a_rename_that_was_not_synced() -> None:
 def test_a_second_process_is_refused_with_directory_and_pid(tmp_path: Path) -> None:
     first = FileDisk(tmp_path)
     script = (
-        "import sys\nfrom storage.files import FileDisk\nfrom model.errors import StorageError\n"
+        "import sys\nfrom tandemq_server.storage.files import FileDisk\n"
+        "from tandemq.model.errors import StorageError\n"
         "try:\n    FileDisk(sys.argv[1])\nexcept StorageError as error:\n    print(error)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
@@ -201,4 +202,41 @@ def test_a_sync_reaches_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     disk.sync(handle)
     assert synced == [handle]
     disk.close(handle)
+    disk.release()
+
+
+def test_nobody_else_reads_what_is_written_whatever_the_umask(tmp_path: Path) -> None:
+    for umask in (0, 0o077, 0o777):
+        where = tmp_path / f"{umask:o}"
+        before = os.umask(umask)
+        try:
+            disk = FileDisk(where)
+            put(disk, "a", b"payload")
+            put(disk, "rescue/b", b"payload")
+            disk.release()
+        finally:
+            os.umask(before)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (where, *where.rglob("*"))}
+        assert modes.pop(where.name) == modes.pop("rescue") == 0o700
+        assert modes.pop("lock") & 0o177 == 0
+        assert set(modes.values()) == {0o600}
+    (tmp_path / "open").mkdir(mode=0o755)
+    FileDisk(tmp_path / "open").release()
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "rescue/../../x", "a/b", "..", "", "rescue/"])
+def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
+    disk = FileDisk(tmp_path / "data")
+    put(disk, "a", b"payload")
+    for act in (
+        lambda: disk.rename("a", name),
+        lambda: disk.create(name),
+        lambda: disk.read(name),
+        lambda: disk.remove(name),
+        lambda: disk.truncate(name, 0),
+    ):
+        with pytest.raises(StorageError, match="no name of a file"):
+            act()
+    assert disk.list() == ["a"]
     disk.release()

@@ -7,7 +7,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from storage_samples import (
+
+from tandemq.log.disk import OPERATIONS
+from tandemq.log.meta import open_meta
+from tandemq.log.snapshot import SnapshotHeader, prune
+from tandemq.model.errors import StorageError
+from tandemq.model.record import encode_frame
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import open_log
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_samples import (
     CLUSTER,
     EPOCH_US,
     NODE,
@@ -19,16 +29,6 @@ from storage_samples import (
     record,
     term_record,
 )
-
-from model.errors import StorageError
-from model.record import encode_frame
-from storage.disk import OPERATIONS
-from storage.log import Log
-from storage.memory import MemoryDisk
-from storage.meta import open_meta
-from storage.recovery import open_log
-from storage.snapshot import SnapshotHeader, prune
-from storage.snapshot_writer import SnapshotWriter
 
 
 class Scenario:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from storage_golden import GOLDEN, build, describe, golden_files
-from storage_samples import CLUSTER, EPOCH_US, NODE, TERM_1, loaded
-
-from model.record import decode_body, encode_frame
-from storage.files import FileDisk
-from storage.inspect import verify
-from storage.memory import MemoryDisk
-from storage.meta import Meta, encode_commit, encode_meta
-from storage.segment import SegmentReader, Term, encode_segment_header, segment_names, whole_frame
-from storage.snapshot import (
-    SnapshotHeader,
-    SnapshotReader,
-    read_snapshot,
-    snapshot_names,
+from tandemq.log.meta import Meta, encode_commit, encode_meta
+from tandemq.log.segment import (
+    SegmentReader,
+    Term,
+    encode_segment_header,
+    segment_names,
+    whole_frame,
 )
-from storage.snapshot_writer import SnapshotWriter
+from tandemq.log.snapshot import SnapshotHeader, SnapshotReader, read_snapshot, snapshot_names
+from tandemq.model.record import decode_body, encode_frame
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_golden import GOLDEN, build, describe, golden_files
+from tests.storage.storage_samples import CLUSTER, EPOCH_US, NODE, TERM_1, loaded
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 

@@ -6,15 +6,15 @@ import json
 from collections import Counter
 
 import pytest
-from storage_samples import SESSION, Writing, small_log, small_snapshot
 
-from model.errors import StorageError
-from storage.files import FileDisk
-from storage.inspect import Dump, FileReport, dump, readable, verify
-from storage.memory import MemoryDisk
-from storage.meta import encode_commit
-from storage.rescue import rescued_snapshot
-from storage.segment import segment_names
+from tandemq.log.meta import encode_commit
+from tandemq.log.rescue import rescued_snapshot
+from tandemq.log.segment import segment_names
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.files import FileDisk
+from tandemq_server.storage.inspect import Dump, FileReport, dump, readable, verify
+from tandemq_server.storage.memory import MemoryDisk
+from tests.storage.storage_samples import SESSION, Writing, small_log, small_snapshot
 
 
 def test_one_row_per_record_readable_as_json() -> None:

@@ -6,7 +6,19 @@ import threading
 from random import Random
 
 import pytest
-from storage_samples import (
+
+from tandemq.log.blocks import WINDOW_BYTES
+from tandemq.log.disk import Disk
+from tandemq.log.rescue import read_rescue, rescue_names
+from tandemq.log.segment import INDEX_BYTES, SEGMENT_HEADER_SIZE, SegmentReader, segment_names
+from tandemq.log.snapshot import SnapshotHeader
+from tandemq.model.errors import StorageError
+from tandemq.model.record import decode_body, decode_header, encode_frame, frame_body
+from tandemq_server.storage.log import Log
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import open_log
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_samples import (
     CLUSTER,
     EPOCH_US,
     NODE,
@@ -18,18 +30,6 @@ from storage_samples import (
     record,
     small_log,
 )
-
-from model.errors import StorageError
-from model.record import decode_body, decode_header, encode_frame, frame_body
-from storage.blocks import WINDOW_BYTES
-from storage.disk import Disk
-from storage.log import Log
-from storage.memory import MemoryDisk
-from storage.recovery import open_log
-from storage.rescue import read_rescue, rescue_names
-from storage.segment import INDEX_BYTES, SEGMENT_HEADER_SIZE, SegmentReader, segment_names
-from storage.snapshot import SnapshotHeader
-from storage.snapshot_writer import SnapshotWriter
 
 
 def unpacked(frame: bytes, term_id: bytes) -> list[tuple[int, object]]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from storage_samples import CLUSTER, EPOCH_US, NODE, Writing, loaded, small_log, small_snapshot
 
-from model.errors import StorageError
-from storage.disk import OPERATIONS
-from storage.memory import MemoryDisk
-from storage.mend import Damaged, end_before, read_missing
-from storage.meta import Meta, encode_commit
-from storage.recovery import recover
-from storage.segment import SEGMENT_HEADER_SIZE, segment_names
-from storage.snapshot import snapshot_names
+from tandemq.log.disk import OPERATIONS
+from tandemq.log.meta import Meta, encode_commit
+from tandemq.log.segment import SEGMENT_HEADER_SIZE, segment_names
+from tandemq.log.snapshot import snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.mend import Damaged, end_before, read_missing
+from tandemq_server.storage.recovery import recover
+from tests.storage.storage_samples import (
+    CLUSTER,
+    EPOCH_US,
+    NODE,
+    Writing,
+    loaded,
+    small_log,
+    small_snapshot,
+)
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from storage_samples import CLUSTER, EPOCH_US, NODE, Collect
 
-from model.errors import StorageError
-from storage.blocks import encode_fixed
-from storage.disk import Disk
-from storage.memory import MemoryDisk
-from storage.meta import (
+from tandemq.log.blocks import encode_fixed
+from tandemq.log.disk import Disk
+from tandemq.log.meta import (
     META_MAGIC,
     META_SIZE,
     Meta,
@@ -21,7 +18,10 @@ from storage.meta import (
     read_meta,
     write_known,
 )
-from storage.recovery import recover
+from tandemq.model.errors import StorageError
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import recover
+from tests.storage.storage_samples import CLUSTER, EPOCH_US, NODE, Collect
 
 
 def test_created_once_then_verified(disk: Disk) -> None:

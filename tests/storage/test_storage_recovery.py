@@ -6,7 +6,27 @@ import errno
 from random import Random
 
 import pytest
-from storage_samples import (
+
+from tandemq.log.blocks import encode_fixed
+from tandemq.log.disk import Disk
+from tandemq.log.meta import Meta, encode_commit, encode_meta, open_meta
+from tandemq.log.segment import (
+    FOOTER_SIZE,
+    HEADER_MAGIC,
+    SEGMENT_HEADER_SIZE,
+    SegmentReader,
+    encode_segment_header,
+    segment_name,
+    segment_names,
+)
+from tandemq.log.snapshot import SnapshotHeader, snapshot_name
+from tandemq.model.errors import StorageError
+from tandemq.model.record import HEADER_SIZE, encode_frame
+from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import recover, wipe
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_samples import (
     CLUSTER,
     EPOCH_US,
     NODE,
@@ -20,26 +40,6 @@ from storage_samples import (
     small_log,
     small_snapshot,
 )
-
-from model.errors import StorageError
-from model.record import HEADER_SIZE, encode_frame
-from storage.blocks import encode_fixed
-from storage.disk import Disk
-from storage.inspect import verify
-from storage.memory import MemoryDisk
-from storage.meta import Meta, encode_commit, encode_meta, open_meta
-from storage.recovery import recover, wipe
-from storage.segment import (
-    FOOTER_SIZE,
-    HEADER_MAGIC,
-    SEGMENT_HEADER_SIZE,
-    SegmentReader,
-    encode_segment_header,
-    segment_name,
-    segment_names,
-)
-from storage.snapshot import SnapshotHeader, snapshot_name
-from storage.snapshot_writer import SnapshotWriter
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 

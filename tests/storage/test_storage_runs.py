@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from storage_samples import EPOCH_US, TERM_1, Writing, loaded
 
-from model.errors import StorageError
-from model.record import HEADER_SIZE
-from storage.disk import Disk
-from storage.memory import MemoryDisk
-from storage.runs import RunReader
-from storage.segment import SEGMENT_HEADER_SIZE
+from tandemq.log.disk import Disk
+from tandemq.log.segment import SEGMENT_HEADER_SIZE
+from tandemq.model.errors import StorageError
+from tandemq.model.record import HEADER_SIZE
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.runs import RunReader
+from tests.storage.storage_samples import EPOCH_US, TERM_1, Writing, loaded
 
 
 def written(disk: Disk) -> Writing:

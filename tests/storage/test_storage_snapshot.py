@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from storage_samples import (
+
+from tandemq.log.blocks import WINDOW_BYTES
+from tandemq.log.disk import Disk
+from tandemq.log.meta import Meta, open_meta
+from tandemq.log.segment import FOOTER_MAGIC
+from tandemq.log.snapshot import (
+    SnapshotEnd,
+    SnapshotHeader,
+    prune,
+    read_snapshot,
+    snapshot_name,
+    snapshot_names,
+    verify_snapshot,
+)
+from tandemq.model.errors import StorageError
+from tandemq.model.record import CREATE, MARK, encode_frame
+from tandemq_server.storage.memory import MemoryDisk
+from tandemq_server.storage.recovery import recover
+from tandemq_server.storage.snapshot_writer import SnapshotWriter
+from tests.storage.storage_samples import (
     CLUSTER,
     EPOCH_US,
     NODE,
@@ -16,25 +35,6 @@ from storage_samples import (
     record,
     small_snapshot,
 )
-
-from model.errors import StorageError
-from model.record import CREATE, MARK, encode_frame
-from storage.blocks import WINDOW_BYTES
-from storage.disk import Disk
-from storage.memory import MemoryDisk
-from storage.meta import Meta, open_meta
-from storage.recovery import recover
-from storage.segment import FOOTER_MAGIC
-from storage.snapshot import (
-    SnapshotEnd,
-    SnapshotHeader,
-    prune,
-    read_snapshot,
-    snapshot_name,
-    snapshot_names,
-    verify_snapshot,
-)
-from storage.snapshot_writer import SnapshotWriter
 
 META = Meta(CLUSTER, NODE, EPOCH_US)
 HEADER = SnapshotHeader(CLUSTER, NODE, (TERM_1,), 10)

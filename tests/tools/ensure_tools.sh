@@ -1,6 +1,6 @@
 #!/bin/sh
 # ensure_tools.sh [java|programs]
-# Go and Node.js for the connector tests, toxiproxy for the chaos tests, a browser and more. Quick when they are there;
+# Go and Node.js for the connector tests, toxiproxy for the chaos tests, etcd, a browser and more. Quick when they are there;
 # installs Debian's packages when they are not and we may (root, apt-get), toxiproxy and what the judge
 # needs from the Go module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
 # CI=true.
@@ -63,6 +63,33 @@ ensure_tarantool() {
     [ "$(id -u)" = 0 ] && DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
         --no-install-recommends tarantool >/dev/null 2>&1 && return
     echo "ensure_tools: could not get tarantool" >&2
+}
+
+# One of Debian's packages, unpacked and not installed. name package file that must be there then
+ensure_unpacked() {
+    target="$PWD/.tools/$1"
+    ls "$target"/$3 >/dev/null 2>&1 && return
+    command -v apt-get >/dev/null 2>&1 || { echo "ensure_tools: missing: $1" >&2; return; }
+    echo "ensure_tools: fetching $1" >&2
+    rm -rf "$target.new" && mkdir -p "$target.new"
+    [ "$(id -u)" = 0 ] && apt-get update -q >/dev/null 2>&1
+    if (cd "$target.new" && apt-get download -q "$2" >/dev/null 2>&1 && dpkg -x ./*.deb .) &&
+        ls "$target.new"/$3 >/dev/null 2>&1; then
+        rm -f "$target.new"/*.deb && rm -rf "$target" && mv "$target.new" "$target"
+        return
+    fi
+    rm -rf "$target.new"
+    echo "ensure_tools: could not get $1" >&2
+}
+
+# A real etcd, the arbiter of two nodes.
+ensure_etcd() {
+    command -v etcd >/dev/null 2>&1 || ensure_unpacked etcd etcd-server usr/bin/etcd
+}
+
+# Clocks that run wrong, for the nodes of a test.
+ensure_faketime() {
+    ensure_unpacked faketime libfaketime 'usr/lib/*/faketime/libfaketime.so.1'
 }
 
 # A browser for the console's tests, a load balancer and a scraper for those of deploy/: Debian's
@@ -139,6 +166,8 @@ java) ensure_java ;;
     ensure_compose_go
     ensure_judge
     ensure_tarantool
+    ensure_etcd
+    ensure_faketime
     ;;
 esac
 exit 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import QueueError
-from wire.arguments import (
+from tandemq.model.errors import QueueError
+from tandemq_server.wire.arguments import (
     FallThrough,
     check_nesting,
     first_id,

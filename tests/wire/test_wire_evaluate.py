@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import QueueError
-from wire import lua
-from wire.evaluate import (
+from tandemq.model.errors import QueueError
+from tandemq_server.wire import lua
+from tandemq_server.wire.evaluate import (
     QUEUE_VERSION,
     BoxInfo,
     CallFunction,

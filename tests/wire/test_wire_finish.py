@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import QueueError
-from wire.finish import split_finish
+from tandemq.model.errors import QueueError
+from tandemq_server.wire.finish import split_finish
 
 payloads = st.recursive(
     st.none() | st.integers(-5, 2**40) | st.text(max_size=40) | st.binary(max_size=300),

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import QueueError
-from wire import frames
-from wire.constants import CALL, CALL_16, EVAL, MALFORMED, PING, SELECT
-from wire.frames import Request, RequestDecoder
-from wire.packets import read_packet
+from tandemq.model.errors import QueueError
+from tandemq_server.wire import frames
+from tandemq_server.wire.constants import CALL, CALL_16, EVAL, MALFORMED, PING, SELECT
+from tandemq_server.wire.frames import Request, RequestDecoder
+from tandemq_server.wire.packets import read_packet
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "requests.txt"
 LIMIT = 1 << 20

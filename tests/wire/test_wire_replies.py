@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import QueueError, failure
-from model.raw import Raw, raw_str
-from wire import replies
+from tandemq.model.errors import QueueError, failure
+from tandemq.model.raw import Raw, raw_str
+from tandemq_server.wire import replies
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "replies.txt"
+
+
+@pytest.fixture(autouse=True)
+def _first_schema() -> None:
+    """A core that ran in this process before may have moved it."""
+    replies.use_schema(replies.SCHEMA_VERSION)
 
 
 def read(raw: bytes) -> tuple[dict[int, Any], dict[int, Any]]:
@@ -141,3 +147,19 @@ def test_event_has_no_schema_version() -> None:
     header, body = read(replies.event(2**40, "k", has_value=True, value=None))
     assert header == {0: 76, 1: 2**40}
     assert body == {0x57: "k", 0x58: None}
+
+
+def test_the_schema_version_moves() -> None:
+    """Tasks, ids beyond 32 bits, values and errors carry what was said last."""
+    replies.use_schema(4242)
+    packets = (
+        replies.task_reply(1, 7, "t", b"\xc0"),
+        replies.task_reply(1, 2**40, "t", b"\xc0"),
+        replies.values_reply(1, []),
+        replies.error_reply(1, QueueError(32, "no")),
+    )
+    for packet in packets:
+        unpacker = msgpack.Unpacker(strict_map_key=False)
+        unpacker.feed(packet)
+        unpacker.unpack()
+        assert unpacker.unpack()[5] == 4242

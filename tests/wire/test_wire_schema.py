@@ -7,10 +7,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from model.errors import QueueError
-from wire import schema
-from wire.replies import values_reply
-from wire.schema import ALL, EQ, GE, GT, LE, LT, REQ, SelectRequest
+from tandemq.model.errors import QueueError
+from tandemq_server.wire import schema
+from tandemq_server.wire.replies import values_reply
+from tandemq_server.wire.schema import ALL, EQ, GE, GT, LE, LT, REQ, SelectRequest
 
 TUBE = schema.SpaceDescription(
     512,

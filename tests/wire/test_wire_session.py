@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import QueueError
-from wire import auth, watch
-from wire.constants import SERVER_VERSION
-from wire.greeting import greeting, instance_uuid
+from tandemq.model.errors import QueueError
+from tandemq_server.wire import auth, watch
+from tandemq_server.wire.constants import SERVER_VERSION
+from tandemq_server.wire.greeting import greeting, instance_uuid
 
 UUID = "7f3a5c1e-8a55-4f5e-9f0a-0c1d2e3f4a5b"
 SALT = bytes(range(32))

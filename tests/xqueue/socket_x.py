@@ -9,7 +9,7 @@ from typing import Any
 import asynctnt
 from asynctnt.exceptions import TarantoolDatabaseError
 
-from drivers import KNOWN
+from tandemq_server.facades.registered import KNOWN
 from tests.node.harness import Bench, node
 from tests.xqueue.xqueue_bench import options
 

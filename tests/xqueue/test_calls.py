@@ -10,7 +10,7 @@ import asynctnt
 import pytest
 from asynctnt.exceptions import TarantoolDatabaseError
 
-from drivers import KNOWN
+from tandemq_server.facades.registered import KNOWN
 from tests.node.harness import node
 from tests.xqueue.test_declaration import REFUSALS
 from tests.xqueue.xqueue_bench import FORMAT, TEXT_FORMAT, options

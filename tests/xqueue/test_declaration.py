@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from drivers import KNOWN
-from engine import admin
+from tandemq_server.engine import admin
+from tandemq_server.facades.registered import KNOWN
+from tandemq_server.facades.xqueue.declaration import check
+from tandemq_server.facades.xqueue.record import Layout
 from tests.engine.engine_bench import Bench, text
 from tests.xqueue.xqueue_bench import FIELDS, FORMAT, TEXT_FORMAT, options
 
@@ -142,3 +145,20 @@ def test_options_without_effect() -> None:
     plain = bench.create("plain", "xqueue", **options())
     more = options({"zombie_delay": 5}, debug=True, retval="tuple")
     assert bench.create("more", "xqueue", **more).opts == plain.opts
+
+
+def test_a_wide_declaration_costs_what_its_fields_do() -> None:
+    """The square of 32,000 fields took minutes."""
+    form = [["id", "string"], ["status", "string"], *([f"f{n}", "any"] for n in range(32_000))]
+    parts = [{"parts": ["id"]}, {"parts": ["status", "id"]}]
+    parts += [{"parts": [f"f{n}"]} for n in range(4_000)]
+    opts = {"fields": {"status": "status"}, "format": form, "indexes": parts}
+    began = time.process_time()
+    found = check(opts)
+    assert len(found["format"]) == 32_002
+    layout = Layout(found)
+    task = {"f7": "seven"}
+    row = layout.fresh("key", task)
+    assert layout.table(row)["f7"] == "seven"
+    assert layout.table(row)["status"] == layout.view(row)[1]
+    assert time.process_time() - began < 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine import admin
+from tandemq_server.engine import admin
 from tests.xqueue.xqueue_bench import FIELDS, FORMAT, PENDING, Calls, options
 
 Declare = Callable[..., Calls]

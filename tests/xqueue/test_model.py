@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from drivers import KNOWN
-from drivers.xqueue_record import EXPIRES
-from engine import lifecycle
-from engine.xqueue import RecordTube
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine import lifecycle
+from tandemq_server.facades.registered import KNOWN
+from tandemq_server.facades.xqueue.record import EXPIRES
+from tandemq_server.facades.xqueue.tube import RecordTube
 from tests.engine.engine_bench import EPOCH, SECOND, Bench, Worker, assert_replica_agrees
 from tests.xqueue.naive_xqueue import Model
 from tests.xqueue.xqueue_bench import options

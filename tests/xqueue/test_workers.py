@@ -11,8 +11,8 @@ import pytest
 import tarantool
 from tarantool.error import DatabaseError
 
-from node.config import Settings
-from node.plugins import PluginError, functions
+from tandemq_server.config import Settings
+from tandemq_server.node.loop.plugins import PluginError, functions
 from tests.cluster.cluster_nodes import TANDEMQ, until
 from tests.xqueue.server_x import XServer, declared
 from tests.xqueue.xqueue_bench import FIELDS, FORMAT

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from drivers import KNOWN
-from engine.clients import EMPTY, PENDING, Values
-from engine.xqueue import RecordTube
-from model.errors import QueueError
+from tandemq.model.errors import QueueError
+from tandemq_server.engine.clients import EMPTY, PENDING, Values
+from tandemq_server.facades.registered import KNOWN
+from tandemq_server.facades.xqueue.tube import RecordTube
 from tests.engine.engine_bench import Bench, Worker
 
 EPOCH_S = 1_700_000_000

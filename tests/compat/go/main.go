@@ -24,7 +24,7 @@ var (
 	address  = flag.String("address", "", "host:port of the server")
 	user     = flag.String("user", "", "user to log in as; none = guest")
 	password = flag.String("password", "", "the user's password")
-	only     = flag.String("only", "all", "all or auth")
+	only     = flag.String("only", "all", "all, auth or cfg")
 )
 
 const requestTimeout = 4 * time.Second
@@ -101,6 +101,16 @@ func main() {
 			say("ping", err == nil, err)
 			_ = conn.Close()
 		}
+		return
+	}
+	if *only == "cfg" {
+		// As the package's example of a highly available queue does on every instance it reaches.
+		conn := mustDial()
+		q := queue.New(conn, "")
+		state, err := q.State()
+		say("state", state, err)
+		say("cfg", nil, q.Cfg(queue.CfgOpts{InReplicaset: true, Ttr: time.Minute}))
+		_ = conn.Close()
 		return
 	}
 	first, second := mustDial(), mustDial()

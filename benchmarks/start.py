@@ -1,0 +1,114 @@
+"""How long a command and a node take to begin: help, put, and start to ready; CPU and wall.
+
+    python -m benchmarks.start --runs 7
+    python -m benchmarks.start --before ../older-checkout   # both, in turns
+
+Each figure is the least of all runs: what other programs do to a run only makes it longer. Every
+run is a process of its own, with byte code that is there already. `--before` is another checkout of
+this repository, run by this one's interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+COMMAND = """
+import sys
+sys.argv[0] = "tandemq"
+try:
+    from tandemq.command import HOMES
+    from tandemq.command import main
+except ImportError:  # an older one looks for the server in what is installed
+    from tandemq_server.cli import main
+sys.exit(main())
+"""
+WHAT = ("tandemq --help", "tandemq put", "tandemq serve, start to ready")
+Figures = dict[str, tuple[float, float]]
+
+
+def command(root: Path, words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The words to run, and their environment: the rooms of that checkout come first."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([f"{root}/client", f"{root}/src"])}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return [sys.executable, "-c", COMMAND, *words], environment
+
+
+def ended(root: Path, words: list[str]) -> tuple[float, float]:
+    """(CPU, wall) seconds of a command."""
+    run, environment = command(root, words)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(run, env=environment, check=True, stdout=subprocess.DEVNULL)
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, wall
+
+
+@contextmanager
+def node(root: Path) -> Iterator[tuple[str, tuple[float, float]]]:
+    """A node: where it listens, and (CPU, wall) seconds until it said so."""
+    with tempfile.TemporaryDirectory(prefix="tandem-start-") as directory:
+        words = ["serve", "--listen", "127.0.0.1:0", "--data-dir", directory, "--guest", "all"]
+        run, environment = command(root, words)
+        began = time.perf_counter()
+        with subprocess.Popen(
+            run, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline().decode().split()[1]
+            wall = time.perf_counter() - began
+            try:
+                yield address, (_cpu(process.pid), wall)
+            finally:
+                process.terminate()
+                process.wait()
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def once(root: Path) -> Figures:
+    """All figures of a checkout, measured once."""
+    found = {WHAT[0]: ended(root, ["--help"])}
+    with node(root) as (address, ready):
+        ended(root, ["create", "jobs", "fifo", "--server", address])
+        found[WHAT[1]] = ended(root, ["put", "jobs", "x", "--server", address])
+    found[WHAT[2]] = ready
+    return found
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.start")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--before", type=Path, help="another checkout, measured in turns")
+    options = parser.parse_args(argv)
+    roots = {"now": HERE}
+    if options.before is not None:
+        roots = {"before": options.before.resolve(), **roots}
+    best: dict[str, Figures] = {name: {} for name in roots}
+    for number in range(options.runs + 1):
+        for name, root in roots.items():
+            for what, (cpu, wall) in once(root).items():
+                least = best[name].get(what, (cpu, wall))
+                if number:  # the first one may have compiled
+                    best[name][what] = min(least[0], cpu), min(least[1], wall)
+    print("| | " + " | ".join(f"{name}, CPU | wall" for name in roots) + " |")
+    print("|---|" + "--:|--:|" * len(roots))
+    for what in WHAT:
+        cells = (f"{cpu:.2f} s | {wall:.2f} s" for cpu, wall in (best[n][what] for n in roots))
+        print(f"| {what} | " + " | ".join(cells) + " |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""The reference of all commands, docs/cli.md: read off the tree of commands itself.
+
+Explanations are docs/_site/cli.md. Must not be here: what a command is for; its docstring says so.
+`python -m tandemq_server.cli.document TEMPLATE` prints the page.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+MARK = "{{ commands }}"
+#: Its flags are another parser's.
+ELSEWHERE: dict[str, str] = {}
+
+
+def tree() -> Any:
+    """The whole tree, the commands of rooms above this one included."""
+    import typer
+
+    from tandemq_server.cli.app import app
+
+    return typer.main.get_command(app)
+
+
+def commands(group: Any, path: str = "tandemq") -> Iterator[tuple[str, Any]]:
+    """(words, command) of everything that can be run; groups last."""
+    found = [(name, group.get_command(None, name)) for name in group.list_commands(None)]
+    for name, command in sorted(found, key=lambda one: hasattr(one[1], "commands")):
+        if command.hidden:
+            continue
+        words = f"{path} {name}"
+        if hasattr(command, "commands"):
+            yield from commands(command, words)
+        else:
+            yield words, command
+
+
+def page(template: str) -> str:
+    """The template with its mark replaced. Raises ValueError when it has none."""
+    if MARK not in template:
+        raise ValueError(f"the template has no {MARK}")
+    panels: dict[str, list[str]] = {}
+    group = tree()
+    for words, command in commands(group):
+        top = group.commands[words.split()[1]]
+        panels.setdefault(top.rich_help_panel or "Others", []).append(_section(words, command))
+    found = [f"## {name}\n\n" + "\n".join(sections) for name, sections in panels.items()]
+    return template.replace(MARK, "\n".join(found).rstrip("\n"))
+
+
+def _section(words: str, command: Any) -> str:
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    usage = " ".join([words, *(_argument(one) for one in arguments)])
+    lines = [f"### {words}", "", f"`{usage}`", "", _text(command.help or ""), ""]
+    if words.removeprefix("tandemq ") in ELSEWHERE:
+        return "\n".join([*lines, ELSEWHERE[words.removeprefix("tandemq ")], ""])
+    rows = [row for one in command.params if (row := _row(one))]
+    if rows:
+        lines += ["| | Default | |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _argument(parameter: Any) -> str:
+    name = str(parameter.metavar or parameter.name.upper())
+    return name if parameter.required or name.startswith("[") else f"[{name}]"
+
+
+def _row(parameter: Any) -> str:
+    """A line of the table; nothing for --help and for arguments that explain themselves."""
+    if parameter.name == "help":
+        return ""
+    if parameter.param_type_name == "argument":
+        if not parameter.help:
+            return ""
+        name = _argument(parameter).strip("[]")
+    else:
+        name = "/".join([*parameter.opts, *parameter.secondary_opts])
+        if not parameter.is_flag:
+            name += f" {_value(parameter)}"
+    text = _text(parameter.help or "")
+    if parameter.envvar:
+        text += f" Variable `{parameter.envvar}`."
+    if parameter.multiple and "repeat" not in text:
+        text += " Repeatable."
+    if getattr(parameter, "required", False) and parameter.param_type_name == "option":
+        text += " Required."
+    # A bar inside a table's code is shown in as many ways as there are renderers.
+    name = name.replace("|", "/")
+    return f"| `{name}` | {_default(parameter)} | {_cell(text.strip())} |"
+
+
+def _value(parameter: Any) -> str:
+    """What stands behind a flag. Where its type is found depends on the parser's version."""
+    kind = getattr(parameter, "type", None)
+    described = getattr(parameter, "type_descriptor", None)
+    annotation = described.annotation if described is not None else None
+    choices = getattr(kind, "choices", None) or get_args(annotation)
+    if choices and all(isinstance(one, str) for one in choices):
+        return "/".join(choices)
+    number = annotation in (int, float) or getattr(kind, "name", "")[:3] in ("int", "flo")
+    return str(parameter.metavar or ("N" if number else "VALUE"))
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
+        return ""
+    return f"`{_cell(str(value))}`" if str(value) else ""
+
+
+def _text(text: str) -> str:
+    """Paragraphs as they are, lines joined."""
+    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    return "\n\n".join(paragraphs)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\n\n", " ").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(Path(sys.argv[1]).read_text(encoding="utf-8")))

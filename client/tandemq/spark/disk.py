@@ -1,0 +1,92 @@
+"""The files of a log wherever PyArrow can read them: local, or by URI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from tandemq.model.errors import StorageError
+
+#: Bytes looked at at a time: what fits into a processor's cache is twice as quick to go through,
+#: and what comes over a network comes in larger pieces.
+WINDOW_NEAR, WINDOW_FAR = 256 << 10, 8 << 20
+
+
+class ArrowDisk:
+    """The `tandemq.log.disk.ReadDisk` over any file system that PyArrow or Spark paths name."""
+
+    def __init__(self, path: str) -> None:
+        """`path`: local, or a URI such as file:///... or hdfs://... . Raises `StorageError`."""
+        self.where = path
+        try:
+            if "://" in path or path.startswith("file:"):
+                self._fs, self._base = pafs.FileSystem.from_uri(path)
+            else:
+                self._fs, self._base = pafs.LocalFileSystem(), path
+        except (OSError, ValueError) as error:
+            raise StorageError(path, 0, f"open: {error}") from error
+        self._base = self._base.rstrip("/")
+
+    def _failure(self, operation: str, name: str, error: Exception) -> StorageError:
+        reason = str(error).split(". Detail:")[0].replace("\n", " ")
+        return StorageError(f"{self.where}/{name}".rstrip("/"), 0, f"{operation}: {reason}")
+
+    def list(self) -> list[str]:
+        try:
+            selector = pafs.FileSelector(self._base, recursive=True)
+            infos = self._fs.get_file_info(selector)
+        except OSError as error:
+            raise self._failure("list", "", error) from error
+        skip = len(self._base) + 1
+        names = [info.path[skip:] for info in infos if info.type == pafs.FileType.File]
+        return sorted(name for name in names if name != "lock")
+
+    def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
+        try:
+            with self._fs.open_input_file(f"{self._base}/{name}") as file:
+                file.seek(position)
+                data: bytes = file.read() if length < 0 else file.read(length)
+                return data
+        except OSError as error:
+            raise self._failure("read", name, error) from error
+
+    def windows(self, name: str, end: int, overlap: int) -> Iterator[tuple[int, memoryview]]:
+        """(where it begins, bytes) of a file up to byte `end`, window by window.
+
+        Each begins with the last `overlap` bytes of the one before, whose bytes are gone by then.
+        """
+        near = isinstance(self._fs, pafs.LocalFileSystem)
+        view = memoryview(bytearray(overlap + (WINDOW_NEAR if near else WINDOW_FAR)))
+        kept = at = 0
+        try:
+            with self.file(name) as file:
+                while (room := min(len(view) - kept, end - at)) > 0:
+                    got = file.readinto(view[kept : kept + room])
+                    if not got:
+                        return  # cut off in the meantime
+                    yield at - kept, view[: kept + got]
+                    at += got
+                    behind = kept + got
+                    kept = min(overlap, behind)
+                    view[:kept] = bytes(view[behind - kept : behind])
+        except OSError as error:
+            raise self._failure("read", name, error) from error
+
+    def size(self, name: str) -> int:
+        info = self._fs.get_file_info(f"{self._base}/{name}")
+        if info.type != pafs.FileType.File:
+            raise StorageError(f"{self.where}/{name}", 0, "read: no such file")
+        return int(info.size)
+
+    def file(self, name: str) -> Any:
+        """A PyArrow file for random reading."""
+        return self._fs.open_input_file(f"{self._base}/{name}")
+
+
+def named(disk: ArrowDisk, error: StorageError) -> StorageError:
+    """The same error, its file with the directory before it."""
+    if error.file.startswith(disk.where):
+        return error
+    return StorageError(f"{disk.where}/{error.file}", error.position, error.reason)

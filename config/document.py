@@ -1,0 +1,151 @@
+"""The configuration's reference, made from the schema: for people (Markdown), for editors (JSON).
+
+Here: rendering. Must not be here: any fact that the schema does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from tandemq_server.config.checks import is_plain_section, section_of
+from tandemq_server.config.load import Layer
+from tandemq_server.config.schema import ENV_PREFIX, Settings
+from tandemq_server.config.units import show_bytes, show_seconds
+
+_INTRODUCTION = """\
+# Configuration
+
+Made from the schema by `make docs`; do not edit. `tandemq config schema --format json` gives the
+same as JSON Schema for editors, `tandemq config check FILE` checks a file.
+
+A value is taken from the first source that has one: a flag of `tandemq serve`, a `TANDEMQ_*`
+variable, the YAML file named with `--config`, the default. Every setting without a flag of its own
+can be given as `--set KEY=VALUE`. In variables the parts of a key are joined by two underscores:
+`TANDEMQ_WAL__MODE=write`. Lists and maps in a variable are JSON; `peers` and `guest` also take
+words separated by commas; `null` stands for no value.
+
+Sizes take `1048576`, `64KiB`, `1MiB`, `1GiB` (binary) or `kB`, `MB`, `GB` (decimal). Durations
+take seconds (`5`, `0.5`) or `500ms`, `5s`, `2m`, `1h30m`, `1d`. Everything is checked as a whole
+before anything is touched; each mistake is one line that names its source, the key, the reason and
+what is accepted, and the exit code is 2.
+
+```yaml
+name: a
+listen: 127.0.0.1:3301
+data_dir: /var/lib/tandemq
+wal: {mode: fsync}
+users:
+  - name: worker
+    password_hash: {chap_sha1: "..."}      # tandemq hash-password
+    grants: ["queue.tube.jobs:*", "queue.identify"]
+tubes:
+  - {name: jobs, type: fifottl, options: {ttr: 60}}
+```
+
+Rights are patterns over call names (`*` matches anything): `queue.tube.jobs:put`, `queue.tube.*:*`,
+`queue.*`, `box.snapshot`, `box.cfg`, and `space:NAME` for reading a space. The name of a tube and
+the call are matched each by itself: `queue.tube.jobs:*` is no right on a tube called `jobs:more`.
+`grant` and `revoke` hand on rights: a pattern with a `:` must name them, `queue.tube.jobs:grant`.
+Calls of queue15 may be allowed for all spaces, `queue15.put`, or for one, `queue15.space0:put`.
+What `queue.tube.NAME:grant` grants at run time comes on top, and goes with the tube.
+
+A secret in a file (`password_file`, `admin_token_file`) is its only line; keep the file at mode
+600.
+"""
+
+
+def markdown() -> str:
+    """The whole reference."""
+    lines = [_INTRODUCTION, "## Top level", "", *_table(Settings, "")]
+    for name, field in Settings.model_fields.items():
+        section = section_of(field.annotation)
+        if section is None:
+            continue
+        prefix = name if not str(field.annotation).startswith("tuple") else f"{name}[]"
+        lines += ["", f"## {name}", "", field.description or "", "", *_table(section, prefix)]
+        for inner_name, inner in section.model_fields.items():
+            part = section_of(inner.annotation)
+            if part is None:
+                continue
+            if is_plain_section(inner):
+                lines += ["", inner.description or ""]
+            lines += ["", *_table(part, f"{prefix}.{inner_name}")]
+    return "\n".join(lines) + "\n"
+
+
+def _table(section: type[BaseModel], prefix: str) -> Iterator[str]:
+    yield "| key | default | accepted | meaning |"
+    yield "|---|---|---|---|"
+    for name, field in section.model_fields.items():
+        if is_plain_section(field):
+            continue
+        if not prefix and section_of(field.annotation) is not None and not _accepted(field):
+            continue
+        key = f"{prefix}.{name}" if prefix else name
+        meaning = (field.description or "").replace("|", "\\|")
+        yield f"| {_names(key)} | {_default(field)} | {_accepted(field)} | {meaning} |"
+
+
+def _names(key: str) -> str:
+    """The key, and its flag if it has one."""
+    flag = Layer("flag", "", {}).name(tuple(key.split(".")))
+    return f"`{key}`" if flag.startswith("--set") else f"`{key}`, `{flag}`"
+
+
+def _accepted(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    accepted = extra.get("accepted") if isinstance(extra, dict) else None
+    return str(accepted) if accepted else ""
+
+
+def _default(field: FieldInfo) -> str:
+    value: Any = field.default
+    extra = field.json_schema_extra
+    unit = extra.get("unit") if isinstance(extra, dict) else None
+    if value is PydanticUndefined or value is ...:
+        return "required"
+    if value is None:
+        return "`null`"
+    if unit == "bytes":
+        return f"`{show_bytes(value)}`"
+    if unit == "seconds":
+        return f"`{show_seconds(value)}`"
+    if value == () and "none" in _accepted(field):
+        return "`none`"
+    if isinstance(value, Path):
+        value = str(value)
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of a configuration file, for editors."""
+    made = Settings.model_json_schema()
+    for part in (made, *made.get("$defs", {}).values()):
+        for field in part.get("properties", {}).values():
+            unit = field.pop("unit", None)
+            _accept_text(field, unit is not None)
+    guest = made["properties"]["guest"]
+    made["properties"]["guest"] = {
+        "anyOf": [{"enum": ["none", "all"]}, {k: guest[k] for k in ("type", "items")}],
+        **{key: guest[key] for key in ("description", "accepted")},
+    }
+    made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    made["title"] = f"Tandem configuration (variables: {ENV_PREFIX}*)"
+    return made
+
+
+def _accept_text(field: dict[str, Any], human: bool) -> None:
+    """Bounds by their names in JSON Schema; sizes and durations may be written as text too."""
+    for option in [field, *field.get("anyOf", [])]:
+        for ours, theirs in (("ge", "minimum"), ("le", "maximum")):
+            if ours in option:
+                option[theirs] = option.pop(ours)
+        if human and option.get("type") in ("integer", "number"):
+            option["type"] = [option["type"], "string"]

@@ -1,0 +1,31 @@
+"""What happened to a task, as the admin API tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PastStep:
+    """One step of a task. at: seconds since the epoch; state: after it, "gone" at its end; session:
+    hex; node: who was the master; moved: where the task went, or came from.
+    """
+
+    id: int
+    lsn: int
+    at: float
+    call: str
+    state: str
+    session: str | None
+    node: str
+    reason: str
+    moved: str
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The steps of one task, oldest first; none where the log, as far as it goes back, has none."""
+
+    tube: str
+    task: int
+    steps: tuple[PastStep, ...]

@@ -1,0 +1,214 @@
+"""What happened to a task, from the log: each step, also of one that is long gone.
+
+Here: finding the frames that may name a task, and reading those alone; the others are only checked.
+Must not be here: how it is shown. The log goes back as far as its oldest segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgpack
+
+from tandemq.log.disk import Disk
+from tandemq.log.meta import META_NAME, read_meta
+from tandemq.log.segment import SegmentReader, segment_names
+from tandemq.log.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
+from tandemq.model.errors import StorageError
+from tandemq.model.record import (
+    CREATE,
+    DELETE,
+    DELETE_MANY,
+    INSERT,
+    INSERT_MANY,
+    KIND_NAMES,
+    SET,
+    SET_MANY,
+    TERM,
+    TRUNCATE,
+    FrameError,
+    Op,
+    decode_body,
+)
+from tandemq.model.task import STATE_NAMES
+
+#: Spaces of notes on tasks, and in their rows the task and why its attempt failed.
+_NOTES, _NOTE_TASK, _NOTE_REASON = frozenset({521, 522}), 1, 3
+_STATUS = 1
+#: How a new row of `_queue`, space 512, with its five fields stands in a frame.
+_NEW_TUBE = b"\xcd\x02\x00\x95"
+#: Tasks that a search for words goes on with.
+FOUND_MAX = 20
+
+
+class Step(NamedTuple):
+    """One step of a task. at: µs of the log's clock; state: after it, "gone" at its end; session:
+    hex; node: who was the master; moved: "to TUBE 3" or "from TUBE 3".
+    """
+
+    id: int
+    lsn: int
+    at: int
+    call: str
+    state: str
+    session: str | None
+    node: str
+    reason: str
+    moved: str
+
+
+class Past:
+    """Iterate over the steps of some tasks of a tube, oldest first.
+
+    ids: which; None: those whose put has `words` in it (at most FOUND_MAX of them), found as the
+    log is read. total_bytes, done_bytes: for a progress bar. problems: segments that could not be
+    read to their end. known: whether the tube was found at all.
+    """
+
+    def __init__(
+        self, disk: Disk, tube: str, ids: Iterable[int] | None = None, words: str = ""
+    ) -> None:
+        meta = read_meta(disk)
+        if meta is None:
+            raise StorageError(META_NAME, 0, f"{disk.where} is not a data directory yet")
+        self._disk, self._meta, self._tube = disk, meta, tube
+        self._ids = None if ids is None else set(ids)
+        self._found: set[int] = set(self._ids or ())
+        self._words = words.encode()
+        self._names: dict[int, str] = {}
+        self._nodes: dict[int, str] = {}
+        self._files = [(name, disk.size(name)) for name in segment_names(disk)]
+        self.total_bytes = sum(size for _, size in self._files)
+        self.done_bytes = 0
+        self.problems: list[str] = []
+        self._read_catalogue()
+
+    @property
+    def known(self) -> bool:
+        return self._tube in self._names.values()
+
+    def _read_catalogue(self) -> None:
+        """Spaces and terms of the oldest snapshot that can be read."""
+        for name in snapshot_names(self._disk):
+            try:
+                reader = SnapshotReader(self._disk, name, self._meta.cluster)
+                for magic, _, body in reader.blocks():
+                    if magic == CATALOGUE_MAGIC and body is not None:
+                        self._learn(msgpack.unpackb(body, strict_map_key=False))
+                        return
+            except (StorageError, FrameError, ValueError):
+                continue
+
+    def _learn(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            if op[0] == CREATE:
+                self._names[op[1]] = op[2]
+            elif op[0] == TERM:
+                self._nodes[op[1]] = op[5]
+
+    def _may_name(self, body: bytes) -> bool:
+        """Whether a frame may have to do with one of the tasks: by its bytes alone."""
+        if self._ids is None and self._words in body:
+            return True
+        return any(msgpack.packb(task_id) in body for task_id in self._found)
+
+    def __iter__(self) -> Iterator[Step]:
+        done = 0
+        for name, size in self._files:
+            try:
+                reader = SegmentReader(self._disk, name, self._meta, size)
+                begun = reader.info.term
+                self._nodes[begun.number] = begun.node
+                for header, view in reader.frames():
+                    self.done_bytes = done + reader.info.size
+                    body = bytes(view)
+                    if not self._may_name(body) and _NEW_TUBE not in body:
+                        continue
+                    records = decode_body(body, header.count)
+                    for lsn, record in enumerate(records, header.first_lsn):
+                        self._learn(op for op in record[3] if op[0] == CREATE)
+                        yield from self._steps(lsn, header.term, record)
+            except StorageError as error:
+                self.problems.append(str(error))
+            except FrameError as error:
+                self.problems.append(f"{name}: {error.reason}")
+            done += size
+            self.done_bytes = done
+
+    def _steps(self, lsn: int, term: int, record: Any) -> Iterator[Step]:
+        at, kind, session, ops = record
+        touched: dict[int, str] = {}
+        for op in ops:
+            if self._names.get(op[1]) == self._tube:
+                self._touch(op, touched)
+        if not touched:
+            return
+        for task_id, state in sorted(touched.items()):
+            yield Step(
+                task_id,
+                lsn,
+                at,
+                KIND_NAMES.get(kind, str(kind)),
+                state,
+                session.hex() if session is not None else None,
+                self._nodes.get(term, f"term {term}"),
+                _reason(ops, task_id),
+                self._moved(ops, state, len(touched)),
+            )
+
+    def _touch(self, op: Op, touched: dict[int, str]) -> None:
+        code = op[0]
+        if code in (INSERT, INSERT_MANY):
+            for row in [op[2]] if code == INSERT else op[2]:
+                if self._wanted(row):
+                    touched[row[0]] = STATE_NAMES.get(row[_STATUS], str(row[_STATUS]))
+        elif code in (SET, SET_MANY):
+            pairs = dict(zip(op[3::2], op[4::2], strict=True))
+            state = STATE_NAMES.get(str(pairs.get(_STATUS)), "changed")
+            for key in [op[2]] if code == SET else op[2]:
+                if key in self._found:
+                    touched[key] = state
+        elif code in (DELETE, DELETE_MANY):
+            for key in [op[2]] if code == DELETE else op[2]:
+                if key in self._found:
+                    touched[key] = "gone"
+        elif code == TRUNCATE:
+            touched.update(dict.fromkeys(self._found, "gone"))
+
+    def _wanted(self, row: Any) -> bool:
+        if row[0] in self._found:
+            return True
+        if self._ids is not None or len(self._found) >= FOUND_MAX:
+            return False
+        payload = row[-1]
+        if isinstance(payload, bytes) and self._words in payload:
+            self._found.add(row[0])
+            return True
+        return False
+
+    def _moved(self, ops: list[Op], state: str, many: int) -> str:
+        """Where a task went, or came from, in the same record; told where it is plain."""
+        if many != 1:
+            return ""
+        code = INSERT if state == "gone" else DELETE
+        others = [op for op in ops if op[0] == code and op[1] in self._names]
+        others = [op for op in others if self._names[op[1]] != self._tube]
+        if len(others) != 1:
+            return ""
+        name, what = self._names[others[0][1]], others[0][2]
+        return f"to {name} {what[0]}" if code == INSERT else f"from {name} {what}"
+
+
+def _reason(ops: list[Op], task_id: int) -> str:
+    """Why an attempt ended, as the note in the same record says."""
+    for op in ops:
+        if op[1] not in _NOTES:
+            continue
+        if op[0] == INSERT and op[2][_NOTE_TASK] == task_id:
+            return str(op[2][_NOTE_REASON])
+        if op[0] == SET and op[2][1] == task_id:
+            pairs = dict(zip(op[3::2], op[4::2], strict=True))
+            if _NOTE_REASON in pairs:
+                return str(pairs[_NOTE_REASON])
+    return ""

@@ -1,6 +1,0 @@
-"""Makes the twins of this folder importable, whatever import mode is set."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -1,6 +1,0 @@
-"""Makes the simulation's parts importable beside the tests."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,127 @@
+"""What a node makes of links that end, come twice, or stand on a log that is no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tandemq_server.node.cluster.links import Feed
+from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_two import SECOND, Two
+
+pytestmark = pytest.mark.sim
+
+
+def test_a_replica_that_is_gone_is_missed_before_anything_waits_for_it() -> None:
+    """Pair mode goes on alone, and says so, though nobody puts anything."""
+    two = Two(1, replication={"ack": "pair", "solo_after": 1.0}).start()
+    assert two.put(two.a, 3) == 3
+    two.b.kill()
+    two.run(3)
+    assert two.a.wal.gate is not None
+    assert two.a.wal.gate.solo
+    began = two.world.now
+    assert two.put(two.a, 1) == 1
+    assert two.world.now - began < SECOND // 2
+
+
+def test_who_comes_back_with_a_clock_behind_the_log_and_leads_does_not_stand_still() -> None:
+    """It catches up from one that reigns no more: there is no master whose time it could keep."""
+    two = Two(2).start()
+    two.a.skew_us = -400 * SECOND
+    two.a.kill()
+    assert two.promote(two.b, force=True).ok
+    two.run(4)
+    assert two.put(two.b, 3) == 3
+    two.wish(two.b, True)
+    two.until(lambda: not two.serving())
+    two.a.start()
+    two.until(lambda: two.serving() == ["a"])
+    assert two.a.clock.now() >= two.a.engine.now
+    assert two.call(two.a, "queue.create_tube", "short", "fifottl").ok is not None
+    assert two.call(two.a, "queue.tube.short:put", 1, {"ttl": 0.5}).ok is not None
+    two.run(1)
+    assert not two.a.engine.tubes["short"].space.rows
+
+
+def feeds_of(node: SimNode, other: SimNode) -> list[Feed]:
+    """Live links over which one is fed by the other."""
+    return [
+        feed
+        for feed in node.peering.feeds
+        if feed.hello is not None and feed.hello.node_id == other.storage.meta.node
+    ]
+
+
+def test_a_replica_that_connects_again_is_fed_over_one_link() -> None:
+    """The end of its old connection never arrives; the new one takes its place."""
+    two = Two(3, replication={"ack": "pair", "solo_after": 60.0}).start()
+    (old,) = feeds_of(two.a, two.b)
+    for stream in two.network.streams:
+        if stream.places == ("b", "a"):
+            # Its machine is gone: not even the end of its connections comes.
+            stream._busy = True
+    two.b.kill()
+    two.b.start()
+    two.until(two.in_step)
+    (new,) = feeds_of(two.a, two.b)
+    assert new is not old
+    assert old.ended
+    assert two.put(two.a, 3) == 3
+
+
+def test_a_log_that_was_cut_is_followed_afresh() -> None:
+    """Whoever lost the split asks at once from where its log ends now."""
+    two = Two(4).start()
+    assert two.put(two.a, 3) == 3
+    two.cut()
+    assert two.promote(two.b, force=True).ok
+    assert two.put(two.a, 3) == 3
+    assert two.put(two.b, 2) == 2
+    standing = list(two.a.peering.links())
+    two.network.heal()
+    two.until(lambda: two.a.peering.replica.rewinds, 5)
+    assert two.a.peering.replica.rewinds == 1
+    cut = [link for link in standing if not link.ended]
+    assert not cut, "links that stood on what was cut"
+    assert all(link.problem for link in standing)
+    two.until(two.in_step, 2)
+    assert two.tasks(two.a) == 5
+
+
+def test_a_reign_that_is_over_leaves_nothing_that_confirms() -> None:
+    """Who follows has no commit point of its own: the next reign begins one."""
+    two = Two(5, replication={"ack": "pair", "solo_after": None}).start()
+    reigned = two.a.wal.gate
+    assert reigned is not None
+    stopped = two.wish(two.a, True)
+    two.until(lambda: stopped)
+    assert two.promote(two.b).ok
+    two.until(two.in_step)
+    assert two.a.wal.gate is None
+    stopped = two.wish(two.b, True)
+    two.until(lambda: stopped)
+    assert two.promote(two.a).ok
+    assert two.a.wal.gate is not reigned
+    two.until(two.in_step)
+    assert two.put(two.a, 2) == 2
+
+
+def test_a_node_whose_log_is_in_rescue_files_says_that_it_joins() -> None:
+    """It is empty, but it is no new node: it founds nothing and leads nobody without force."""
+    two = Two(6)
+    two.cut()
+    two.b.start()
+    facts = two.b.peering.facts()
+    assert (facts.blank, facts.joining) == (True, False)
+    two.b.storage.rescue_files = 1
+    facts = two.b.peering.facts()
+    assert (facts.blank, facts.joining) == (False, True)
+
+
+def test_what_the_master_said_is_acknowledged_counts_before_a_promotion() -> None:
+    """Also what is not here yet: without it this node lacks something."""
+    two = Two(7).start()
+    log = two.b.peering.replica.log
+    assert two.b.peering.facts().acked_mark == log.last_lsn
+    log.acked_mark = log.last_lsn + 5
+    assert two.b.peering.facts().acked_mark == log.last_lsn + 5
