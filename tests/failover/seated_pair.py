@@ -30,7 +30,8 @@ class SeatedPair(Pair):
     def start(self) -> SeatedPair:
         (self.etcd or self.witness).start()
         super().start()
-        until(lambda: self.seat(self.a)["partner"])
+        # Both have heard it: b reads the seat after a has written it.
+        until(lambda: all(self.seat(member)["partner"] for member in (self.a, self.b)))
         return self
 
     @staticmethod

@@ -82,6 +82,8 @@ def test_the_other_node_takes_over_by_itself(pair: SeatedPair, tell: Callable[[s
 
 
 def test_what_the_commands_say(pair: SeatedPair) -> None:
+    # What the arbiter tells b of who lives comes a moment after the seat itself.
+    until(lambda: "would serve" in pair.seat(pair.b)["outlook"])
     shown = tandemq(pair.b, "failover", "status")
     assert shown.returncode == 0
     assert re.search("if the master died +b would serve within 1 s, nothing lost", shown.stdout)
