@@ -124,7 +124,12 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class CheckSync:
-    """Send `Progress` now, and again whenever a fact changes, until the state changes."""
+    """Send `Progress` now, and again whenever a fact changes, until the state changes.
+
+    again: a check goes on; peers that can be reached are to answer once more.
+    """
+
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

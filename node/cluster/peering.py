@@ -251,12 +251,17 @@ class Peering:
 
     # -- role ------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """A promotion is considered: every peer is asked afresh."""
-        for peer in self.peers.values():
-            peer.tried = False
+    def check(self, again: bool = False) -> None:
+        """A promotion is considered: every peer is asked afresh.
+
+        again: it is being considered, and what was answered until now does not count any more.
+        """
         for link in self.links():
             link.asked_us = 0
+        if again:
+            return
+        for peer in self.peers.values():
+            peer.tried = False
         if self.seat is not None:
             self.seat.check()
         self.redial()

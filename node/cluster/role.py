@@ -152,9 +152,9 @@ class RoleKeeper:
         match effect:
             case fx.StateChanged():
                 self._changed(effect.transition)
-            case fx.CheckSync():
+            case fx.CheckSync(again):
                 self._checking = True
-                self.links.check()
+                self.links.check(again)
                 self._inbox.append(fx.Progress(self.links.facts()))
             case fx.Settled():
                 waiting, self._waiting = self._waiting, deque()

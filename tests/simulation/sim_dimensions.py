@@ -20,10 +20,7 @@ from tests.simulation.sim_world import MS, SECOND
 Widening = Callable[[Plan, Random], Plan]
 
 #: Off for the time being, and why.
-OFF: dict[str, str] = {
-    "b_three_forced": "seed 100962: a promotion that waits is granted by what a third node said "
-    "before that one was forced",
-}
+OFF: dict[str, str] = {}
 
 
 def widen(plan: Plan) -> Plan:

@@ -306,6 +306,25 @@ def test_force_may_come_later() -> None:
     assert owner.terms[-1].claim is Claim.FORCED
 
 
+def test_what_peers_answered_while_another_served_is_asked_again() -> None:
+    """Before, c was let serve by what b had said before b was promoted by force in a's place."""
+    a, b = replace(PEER, name="a", writable=True), replace(PEER, answered=True)
+    owner = Owner(replace(ALONE, peers=(a, b)))
+    owner.go()
+    owner.later(25 * SECOND)
+    stopped = replace(a, writable=False)
+    owner.facts = replace(ALONE, peers=(stopped, replace(b, answered=False)))
+    owner.send(Progress(replace(ALONE, peers=(stopped, b))))
+    assert owner.effects[-1] == effects.CheckSync(again=True)
+    assert "no answer of b" in owner.fiber.ro_reason
+    owner.send(Progress(replace(ALONE, peers=(stopped, replace(b, writable=True)))))
+    assert "b is writable" in owner.fiber.ro_reason
+    owner.send(Progress(replace(ALONE, peers=(stopped, b))))
+    assert owner.role is Role.STARTUP, "who served meanwhile has ended: asked once more"
+    owner.send(Progress(replace(ALONE, peers=(stopped, b))))
+    assert owner.role is Role.RUNNING
+
+
 def test_without_proof_a_command_is_refused_and_a_configured_node_waits() -> None:
     unheard = replace(ALONE, peers=(replace(PEER, reachable=False),))
     owner = Owner(unheard)
