@@ -68,7 +68,9 @@ class Cluster:
 
     async def start(self) -> None:
         await asyncio.to_thread(self.pair.start)
-        await self.do(self._create)
+        # Nodes are ready before they know which of them serves.
+        serving = await self.until(self.master, HEAL_SECONDS, "one writable node")
+        await self.do(self._create, serving)
         await self.until(self.alike, HEAL_SECONDS, "both nodes know the tubes")
 
     async def _create(self, client: Client) -> None:
