@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +14,10 @@ from tandemq_server.node.cluster.replica import Replica
 from tandemq_server.node.cluster.role import RoleKeeper
 from tandemq_server.node.cluster.source import Source
 from tandemq_server.replication.commit import PAIR, CommitPoint
-from tandemq_server.replication.decisions import Append, Idle, Rewind, SeenTerm
+from tandemq_server.replication.decisions import Append, Idle, InstallSnapshot, Rewind, SeenTerm
 from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.lineage import Lineage
-from tandemq_server.replication.messages import Ack
+from tandemq_server.replication.messages import Ack, Handoff
 from tandemq_server.statemachine import effects as fx
 
 OLD, NEW, ONE, TWO = (letter * 16 for letter in (b"o", b"n", b"1", b"2"))
@@ -88,6 +89,22 @@ def test_a_step_waits_until_the_very_record_is_committed() -> None:
     assert role.fed == ["flush", fx.Done(4, 10)]
 
 
+@pytest.mark.parametrize("step", [fx.AwaitCommit(4), fx.Drain(4)], ids=lambda s: type(s).__name__)
+def test_a_reign_begins_and_ends_with_everything_committed(step: fx.Step) -> None:
+    role = keeper(9, _awaited=None, _inbox=deque())
+    role._do(step)
+    assert (role.fed, list(role._inbox)) == (["flush"], []), "answered before it is committed"
+    role.committed(10)
+    assert role.fed == ["flush", fx.Done(4, 10)]
+
+
+def test_what_an_old_term_began_is_written_before_the_new_one_opens() -> None:
+    role = keeper(9, storage=SimpleNamespace(open_term=lambda _term: role.fed.append("open")))
+    role._begin_term((2, NEW))
+    assert role.fed == ["flush", "open"]
+    assert (role.core.term, role.core.term_id) == (2, NEW)
+
+
 def test_abandoned_calls_are_never_answered() -> None:
     role = keeper(9)
     role._abandon()
@@ -117,3 +134,78 @@ def test_who_reigns_takes_nothing_from_others_but_word_of_terms(probe: bool) -> 
     ]
     follow._decided(decisions)
     assert called == (["SeenTerm"] if probe else ["append", "Rewind", "SeenTerm"])
+
+
+def test_who_reigns_lets_nobody_feed_it() -> None:
+    """Whoever would feed it does not know its term yet, or is ahead: it connects again."""
+    for probe, feeding in ((True, True), (True, False), (False, True)):
+        follow, _ = link(probe)
+        ended: list[str] = []
+        peering = follow.peering
+        peering.mono = peering.own_clock = lambda: 0
+        peering.peer_changed = lambda: None
+        peering.settings = SimpleNamespace(name="a")
+        follow.applier = SimpleNamespace(
+            upstream=object(), feeding=feeding, upstream_last=5, receive=lambda *_given: []
+        )
+        follow.end = lambda _code, reason, ended=ended: ended.append(reason)
+        follow.take(Handoff(3, 5))
+        assert bool(ended) == (probe and feeding)
+
+
+@pytest.mark.parametrize(
+    ("probe", "over", "counts"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_what_a_peer_says_is_committed_counts_only_for_who_follows_it(
+    probe: bool, over: bool, counts: bool
+) -> None:
+    follow, _ = link(probe)
+    told: list[int] = []
+    follow.ended = over
+    follow.peering.replica.settle = lambda _link: None
+    follow.peering.wal = SimpleNamespace(committed=told.append)
+    follow.applier = SimpleNamespace(log=SimpleNamespace(commit_lsn=7), ack=lambda: None)
+    follow.taken()
+    assert told == ([7] if counts else [])
+
+
+@pytest.mark.parametrize("cut", ["rewind", "install"])
+def test_a_log_is_cut_only_when_nothing_else_touches_it(cut: str) -> None:
+    """No snapshot is under way, no sync runs; after it nothing counts that is gone."""
+    done: list[str] = []
+    engine = SimpleNamespace(lsn=9, store=SimpleNamespace(lineage=[]), tubes={})
+    core = SimpleNamespace(engine=engine, commit_lsn=9, forget_tables=lambda: done.append("tables"))
+
+    def shorten(*_given: object) -> None:
+        done.append(cut)
+        engine.lsn = 5
+
+    peering = SimpleNamespace(
+        cluster_id=ONE,
+        node_id=TWO,
+        clock=SimpleNamespace(now=lambda: 0),
+        log=object(),
+        links=list,
+        restart_links=lambda _why: None,
+    )
+    storage = SimpleNamespace(
+        rewind=shorten, install=shorten, incoming_problem=lambda _lsn: None, missing_lsn=0
+    )
+    wal = SimpleNamespace(
+        pause=lambda: done.append("no sync"),
+        replaced=lambda _log, lsn: done.append(f"durable to {lsn}"),
+    )
+    replica = bare(
+        Replica, core=core, wal=wal, storage=storage, peering=peering, rewinds=0, alarms=0
+    )
+    replica.before_reload = lambda: done.append("no snapshot")
+    replica.say = lambda _text: None
+    replica.log = FollowedLog(Lineage([]), 9, 9)
+    upstream = SimpleNamespace(name="b", applier=SimpleNamespace(installed=lambda: None))
+    if cut == "rewind":
+        replica._rewind(upstream, Rewind(5, 4, 0, "told to", Lineage([])))
+    else:
+        replica._install(upstream, InstallSnapshot("5.snap", 5))
+    assert sorted(done[:2]) == ["no snapshot", "no sync"]
+    assert done[2:] == [cut, "durable to 5", "tables"]
+    assert core.commit_lsn == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tandemq_server.engine import admin
 from tandemq_server.node.cluster.links import Feed
 from tests.simulation.sim_node import SimNode
 from tests.simulation.sim_two import SECOND, Two
@@ -125,3 +126,38 @@ def test_what_the_master_said_is_acknowledged_counts_before_a_promotion() -> Non
     assert two.b.peering.facts().acked_mark == log.last_lsn
     log.acked_mark = log.last_lsn + 5
     assert two.b.peering.facts().acked_mark == log.last_lsn + 5
+
+
+def test_pair_mode_that_never_goes_alone_acknowledges_nothing_alone_unforced() -> None:
+    """It may lead, as its peer has ended in good order; what it writes waits for a replica."""
+    two = Two(8, replication={"ack": "pair", "solo_after": None}).start()
+    assert two.put(two.a, 2) == 2
+    stopped = two.wish(two.a, True)
+    two.until(lambda: stopped)
+    two.run(1)
+    two.a.end()
+    two.run(1)
+    settled = two.promote(two.b)
+    assert not settled.ok
+    assert "AwaitCommit" in settled.reason
+    assert two.promote(two.b, force=True).ok
+    assert two.put(two.b, 1) == 1
+
+
+def test_what_a_turn_did_before_its_node_went_on_alone_belongs_to_the_term_before() -> None:
+    """And its replica takes it: no record stands in front of the term it is of."""
+    two = Two(9, replication={"ack": "pair", "solo_after": 1.0}).start()
+    before = two.a.engine.lsn
+
+    def turn() -> None:
+        admin.create_tube(two.a.engine, "late", "fifo", {})
+        two.a.role.reopen(False)
+
+    two.a.deliver(turn)
+    two.until(two.in_step)
+    last = two.b.engine.store.lineage[-1]
+    assert last[3] > before + 1
+    assert "late" in two.b.engine.tubes
+    two.b.kill()
+    two.b.start()
+    two.until(two.in_step)
