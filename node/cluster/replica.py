@@ -212,6 +212,10 @@ class Replica:
         core.term, core.term_id = term.number, term.id
         self.log.applied(last_lsn)
         self.wal.appended(data, last_lsn)
+        if opens_term and term.number > self.peering.role.fiber.notes.known_number:
+            # Nobody has spoken of it before: it is not history that is caught up with, and whoever
+            # opened it serves, though its first heartbeat may come later.
+            self.peering.seen_term(term.number, term.id, True, term.node)
 
     def _snapshot_part(self, link: Follow, part: d.Decision) -> None:
         storage = self.storage

@@ -42,6 +42,7 @@ WIDE_REGRESSIONS = {
     908: "frames of the master that lost, behind those of the winner, alarmed who followed both",
     101246: "frames of the winner, behind those of the master that lost: likewise",
     100962: "a promotion waited for a; b's answer was older than b's own promotion by force",
+    103021: "a new term was in the log before its master's heartbeat, and was taken for one's own",
     258: "an ack in a whole state that was saved: told nowhere (known, left out)",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
