@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.chaos_client import Client, Refused
 from tests.chaos.chaos_cluster import Cluster
 from tests.chaos.chaos_toxi import ROOT, serving
 from tests.failover.test_cuts import ARBITER, arbiter, paired, seated
@@ -24,18 +25,24 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 GONE = int(os.environ.get("GONE", "1"))
 
 
-async def taken_over(cluster: Cluster, old: str, moment: float) -> float:
-    """Seconds until the other node acknowledged a put for the first time since the moment."""
+async def taken_over(cluster: Cluster, other: str, moment: float) -> float:
+    """Seconds until the other node acknowledges a put of somebody who asks it alone.
 
-    async def found() -> float | None:
-        puts = [
-            put.done
-            for put in cluster.load.history.puts[-20_000:]
-            if put.outcome == "ok" and put.node != old and put.sent > moment
-        ]
-        return min(puts) - moment if puts else None
+    The clients of the load first wait for the node that is gone, each its own time.
+    """
 
-    return float(await cluster.until(found, 30.0, "a put at the other node"))
+    async def put(client: Client) -> float:
+        deadline = moment + 30.0
+        while True:
+            try:
+                await client.call("queue.tube.probe:put", 1)
+            except Refused:
+                assert time.monotonic() < deadline, f"{other} does not serve"
+                await asyncio.sleep(0.005)
+            else:
+                return time.monotonic() - moment
+
+    return float(await cluster.do(put, other))
 
 
 async def is_gone(cluster: Cluster) -> float:
@@ -46,10 +53,14 @@ async def is_gone(cluster: Cluster) -> float:
     for link in links:
         for stream in ("upstream", "downstream"):
             await asyncio.to_thread(link.add, "timeout", stream, timeout=0)
-    took = await taken_over(cluster, master, moment)
+    took = await taken_over(cluster, "b" if master == "a" else "a", moment)
     await cluster.heal()
     await cluster.served()
     return took
+
+
+async def make_probe(client: Client) -> None:
+    await client.call("queue.create_tube", "probe", "fifo")
 
 
 def is_of(link: str, node: str) -> bool:
@@ -62,7 +73,7 @@ async def again_and_again(home: Path, port: int) -> list[float]:
         cluster = seated(home, server, port)
         try:
             await cluster.start()
-            await paired(cluster)
+            await cluster.do(make_probe, await paired(cluster))
             cluster.load.start()
             with cluster.load.promotion():
                 took = [await is_gone(cluster) for _ in range(GONE)]
