@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tandemq.client.flags import KEY_HELP, NAME_HELP, tls_flag
 from tandemq.client.tls import Tls
 from tandemq_server.admin import client as admin
 from tandemq_server.cli.output import (
@@ -42,42 +43,17 @@ Address = Annotated[
 TokenEnv = Annotated[
     str, typer.Option(metavar="NAME", help="Variable that holds the admin API's token.")
 ]
+ADMIN = "TANDEMQ_ADMIN"
 Authority = Annotated[
     str | None,
-    typer.Option(
-        "--tls-ca",
-        metavar="FILE",
-        envvar="TANDEMQ_ADMIN_TLS_CA",
-        help="Speak TLS; the authority of its certificate, or `system`.",
-    ),
+    tls_flag("ca", "Speak TLS; the authority of its certificate, or `system`.", scope=ADMIN),
 ]
 Certificate = Annotated[
     str | None,
-    typer.Option(
-        "--tls-cert",
-        metavar="FILE",
-        envvar="TANDEMQ_ADMIN_TLS_CERT",
-        help="Certificate to show, where the node wants one.",
-    ),
+    tls_flag("cert", "Certificate to show, where the node wants one.", scope=ADMIN),
 ]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-key",
-        metavar="FILE",
-        envvar="TANDEMQ_ADMIN_TLS_KEY",
-        help="Its key; unless given, in the same file.",
-    ),
-]
-ServerName = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-server-name",
-        metavar="NAME",
-        envvar="TANDEMQ_ADMIN_TLS_SERVER_NAME",
-        help="Name in the certificate, where that is not the address.",
-    ),
-]
+Key = Annotated[str | None, tls_flag("key", KEY_HELP, scope=ADMIN)]
+ServerName = Annotated[str | None, tls_flag("server-name", NAME_HELP, "NAME", ADMIN)]
 Node = AbstractContextManager[admin.AdminClient]
 Lines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
