@@ -120,6 +120,10 @@ def main(argv: list[str]) -> int:
         from benchmarks.pipeline import main as pipeline
 
         return pipeline(argv[1:])
+    if argv[:1] == ["brokers"]:  # the frameworks': likewise
+        from benchmarks.brokers import main as brokers
+
+        return brokers(argv[1:])
     options = parse(argv)
     errors = Console(stderr=True)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)

@@ -22,9 +22,10 @@ from kombu.utils.json import dumps, loads
 
 from tandemq.brokers import make_tube, put_options, seconds_until, servers_of
 from tandemq.client.api import Client, connect
-from tandemq.client.errors import LeaseLost, Refused, TandemError, Unavailable, Unknown
+from tandemq.client.errors import Refused, TandemError, Unavailable, Unknown
 from tandemq.client.sync import _Loop as LoopThread
 from tandemq.client.task import Task
+from tandemq.endings import Endings
 
 log = logging.getLogger("tandemq")
 DEFAULT_PORT = 3301
@@ -219,18 +220,12 @@ class TandemChannel(virtual.Channel):
         return self.accept(task)
 
     def end(self, tag: str, ending: Callable[[Task], Coroutine[Any, Any, None]]) -> None:
-        """End a delivery; its loss is told, not raised: the work is done or was never begun."""
+        """End a delivery beside what the worker goes on with."""
         task = self.tasks.pop(tag, None)
         if task is None or self.transport.is_elsewhere:
             return
-        try:
-            self.transport.run(ending(task))
-        except LeaseLost as error:
-            log.warning("%r was lost meanwhile, another worker has it: %s", task, error)
-        except TandemError as error:
-            self.transport.soon(lambda: task.tube.link.abandon(task.tube.name, task.id))
-            log.error("%r is not acknowledged and will come again: %s", task, error)
-        self.transport.soon(self.transport.freed.set)
+        transport = self.transport
+        transport.endings.begin(task, ending(task), transport.freed.set)
 
     def leave(self, task: Task) -> None:
         """Give back what was taken and never delivered."""
@@ -243,6 +238,8 @@ class TandemChannel(virtual.Channel):
             lane.cancel()
         self._lanes.clear()
         super().close()
+        if not self.transport.is_elsewhere:
+            self.transport.endings.settle()
 
 
 class Transport(virtual.Transport):
@@ -266,6 +263,7 @@ class Transport(virtual.Transport):
         self._pid = os.getpid()
         self._loop: LoopThread | None = None
         self._client: Client | None = None
+        self.endings = Endings(self.spawn)
 
     def driver_version(self) -> str:
         from importlib.metadata import version
@@ -334,6 +332,7 @@ class Transport(virtual.Transport):
             return
         super().close_connection(connection)
         self.give_back()
+        self.endings.settle()
         self._leave()
 
     def give_back(self, only: TandemChannel | None = None, name: str | None = None) -> None:

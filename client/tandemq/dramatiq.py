@@ -6,9 +6,11 @@ it comes from in one transaction, so that a crash in between leaves one of the t
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -191,31 +193,39 @@ class _Consumer(Consumer):
         self.broker = broker
         self.queue_name = queue_name
         self.tube = broker.tube(queue_name)
+        self.prefetch = prefetch
         self.room = threading.Semaphore(prefetch)
         self.seconds = timeout / 1000
+        #: Taken together with one that was handed over, and ours as much as that one.
+        self.taken: deque[SyncTask] = deque()
 
     def __next__(self) -> _Proxy | None:
-        if not self.room.acquire(timeout=self.seconds):
-            return None
-        proxy: _Proxy | None = None
-        try:
-            proxy = self._take()
-        finally:
-            if proxy is None:
-                self.room.release()
-        return proxy
+        if not self.taken:
+            self._take()
+        while self.taken:
+            if (proxy := self._read(self.taken.popleft())) is not None:
+                return proxy
+            self.room.release()
+        return None
 
-    def _take(self) -> _Proxy | None:
+    def _take(self) -> None:
+        """As many as there is room for, after a wait for the first: one round trip."""
+        if not self.room.acquire(timeout=self.seconds):
+            return
+        room = 1
+        while room < self.prefetch and self.room.acquire(blocking=False):
+            room += 1
         try:
-            task = self.tube.take(self.seconds)
+            self.taken.extend(_held(self.tube, room, self.seconds))
         except (Unavailable, Unknown) as error:
             log.warning("%s: %s; still trying", self.queue_name, error)
-            return None
         except Refused as error:
             raise _unreachable(error) from error
-        if task is None:
-            return None
-        task.__enter__()
+        finally:
+            if unused := room - len(self.taken):
+                self.room.release(unused)
+
+    def _read(self, task: SyncTask) -> _Proxy | None:
         try:
             message: Any = Message.decode(task.data)
         except (DecodeError, TypeError, ValueError) as error:
@@ -225,6 +235,13 @@ class _Consumer(Consumer):
         proxy = _Proxy(message, task)
         self.broker._in_hand[message.message_id] = proxy
         return proxy
+
+    def close(self) -> None:
+        """Give back what was taken and never handed over."""
+        while self.taken:
+            _end(self.taken[-1], partial(self.taken[-1].release, 0, "the worker ended"))
+            self.taken.pop()
+            self.room.release()
 
     def ack(self, message: Any) -> None:
         follow = message.follow
@@ -248,6 +265,19 @@ class _Consumer(Consumer):
         if known is message:
             del self.broker._in_hand[message.message_id]
         self.room.release()
+
+
+def _held(tube: SyncTube, count: int, seconds: float) -> list[SyncTask]:
+    """Take, and touch from here on until the end of each; one way to the loop's thread and back."""
+
+    async def taken() -> list[SyncTask]:
+        found = []
+        for task in await tube.tube.take_many(count, seconds):
+            with contextlib.suppress(LeaseLost):  # nobody's any more: others have it
+                found.append(SyncTask(tube._loop, await task.enter(None)))
+        return found
+
+    return tube._loop.run(taken())
 
 
 def _unreachable(error: TandemError) -> BrokerConnectionError:

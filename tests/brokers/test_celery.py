@@ -113,6 +113,7 @@ def test_eta_priority_key_and_expiry(tandem: Any, app: Celery) -> None:
         assert [message.payload[0][0] for message in first] == ["high", "once", "low"]
         for message in first:
             message.ack()
+        wait_for(lambda: states(tandem, "jobs") == ["~", "~"])
         tandem.advance(3600)
         assert queue.get(timeout=2).payload[0] == ["later"]
 

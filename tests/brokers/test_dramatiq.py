@@ -188,3 +188,24 @@ def test_refusals(broker: TandemBroker) -> None:
     waits.send()
     with pytest.raises(QueueJoinTimeout):
         broker.join("waits", timeout=50)
+
+
+def test_what_was_taken_together_and_never_handed_over_goes_back(
+    tandem: Any, broker: TandemBroker
+) -> None:
+    broker.declare_queue("notes")
+
+    @dramatiq.actor(queue_name="notes")
+    def note(_number: int) -> None:
+        return
+
+    for number in range(5):
+        note.send(number)
+    consumer = broker.consume("notes", prefetch=3, timeout=1000)
+    first = next(consumer)
+    assert first is not None
+    assert sorted(states(tandem, "notes")) == ["r", "r", "t", "t", "t"]
+    consumer.close()
+    assert sorted(states(tandem, "notes")) == ["r", "r", "r", "r", "t"]
+    consumer.ack(first)
+    assert states(tandem, "notes") == ["r", "r", "r", "r"]

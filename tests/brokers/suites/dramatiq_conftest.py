@@ -45,7 +45,8 @@ class Tested(TandemBroker):
 
 
 class _Raised(dramatiq.Middleware):
-    def after_nack(self, broker: Any, message: Any) -> None:
+    def before_nack(self, broker: Any, message: Any) -> None:
+        # Behind the nack a join could return before this was said.
         if message._exception is not None:
             broker.raised.append(message._exception)
 
