@@ -6,7 +6,7 @@ Only shapes and types are checked here; whether a message makes sense now is its
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -202,13 +202,26 @@ def decode_message(body: bytes | memoryview) -> Message:
     checks, required = _CHECKS[kind]
     if len(values) <= required:
         raise LinkError(f"{kind.__name__} has {len(values) - 1} fields of {required}")
-    found = []
-    for (name, check), value in zip(checks, values[1:], strict=False):
-        try:
-            found.append(check(value))
-        except (LinkError, LineageError) as error:
-            raise LinkError(f"{name} of {kind.__name__} {error.reason}") from error
+    found: list[Any] = []
+    try:
+        _check_all([check for _, check in checks], values[1:], found)
+    except (LinkError, LineageError) as error:
+        name = checks[len(found)][0]
+        raise LinkError(f"{name} of {kind.__name__} {error.reason}") from error
     return kind(*found)
+
+
+def _check_all(checks: Sequence[Check], values: list[Any], found: list[Any]) -> None:
+    """Each value that is as its check wants it goes to `found`.
+
+    Most are counts and flags: the good ones are seen here, as heartbeats have many of them.
+    """
+    for check, value in zip(checks, values, strict=False):
+        if check is _count:
+            good = type(value) is int and 0 <= value <= _U64_MAX
+        else:
+            good = check is _flag and type(value) is bool
+        found.append(value if good else check(value))
 
 
 def _check_version(values: list[Any]) -> None:
@@ -272,7 +285,9 @@ def _standing(value: Any) -> Standing | None:
         return None
     if not isinstance(value, list) or len(value) != len(Standing._fields):
         raise LinkError(f"is not a standing of {len(Standing._fields)} fields")
-    return Standing(*(check(part) for check, part in zip(_STANDING, value, strict=True)))
+    found: list[Any] = []
+    _check_all(_STANDING, value, found)
+    return Standing(*found)
 
 
 def _partial(value: Any) -> tuple[str, int] | None:

@@ -159,7 +159,7 @@ class QueueStateFiber:
     def _synchronise(self) -> Generator[None, Input, Advice]:
         """Wait until nothing is missing here. Raises `Overdue` naming what is."""
         notes, began, known, forced = self.notes, self._now, self.notes.known_number, False
-        served = False
+        served: frozenset[str] = frozenset()
         deadline = began + self._startup_timeout_us
         notes.forget_facts()
         self._emit(effects.CheckSync())
@@ -172,13 +172,12 @@ class QueueStateFiber:
             self._check_nobody_reigns()
             if wish.force and not forced:
                 began, forced = self._now, True
-            serves = self._another_serves()
-            if served and not serves and not forced:
-                # What peers answered while somebody served does not tell whom they let serve next.
+            before, served = served, self._serving()
+            if before and not served and not forced and self._others_than(before):
+                # What they answered while another served does not tell whom they let serve next.
                 began = self._now
                 notes.forget_facts()
                 self._emit(effects.CheckSync(again=True))
-            served = serves
             notes.missing = (advice := self._advice(self._now - began)).missing
             if advice.answer is Answer.READY:
                 return advice
@@ -201,9 +200,14 @@ class QueueStateFiber:
                 notes.hold = f"fenced: {peer.name} is writable in term {peer.term_number}"
                 raise Leave(notes.hold)
 
-    def _another_serves(self) -> bool:
-        facts = self.notes.facts
-        return facts is not None and any(peer.reachable and peer.writable for peer in facts.peers)
+    def _serving(self) -> frozenset[str]:
+        """The peers that are heard to serve."""
+        peers = self.notes.facts.peers if self.notes.facts is not None else ()
+        return frozenset(peer.name for peer in peers if peer.reachable and peer.writable)
+
+    def _others_than(self, names: frozenset[str]) -> bool:
+        peers = self.notes.facts.peers if self.notes.facts is not None else ()
+        return any(peer.reachable and peer.name not in names for peer in peers)
 
     def _advice(self, waited_us: int) -> Advice:
         facts = self.notes.facts

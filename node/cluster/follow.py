@@ -63,14 +63,16 @@ class Follow(Link):
 
     @property
     def name(self) -> str:
-        return self.upstream.node_name if self.upstream is not None else self.address
+        upstream = self.applier.upstream
+        return upstream.node_name if upstream is not None else self.address
 
     @property
     def writable(self) -> bool:
         """As far as was heard, the peer reigns."""
-        if self.handed_off or self.upstream is None:
+        upstream = self.applier.upstream
+        if self.handed_off or upstream is None:
             return False
-        return self.beat.writable if self.beat is not None else self.upstream.writable
+        return self.beat.writable if self.beat is not None else upstream.writable
 
     def receive(self, data: bytes) -> None:
         """What a read delivered. What breaks off amid it leaves log and memory apart."""

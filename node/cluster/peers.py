@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tandemq_server.replication.messages import ENDED, Heartbeat
+from tandemq_server.replication.messages import ENDED, Heartbeat, Welcome
 from tandemq_server.replication.standing import Standing, contest, standing_of
 from tandemq_server.statemachine.promotion import PeerFacts
 
@@ -76,7 +76,7 @@ class PeerState:
         """A link is over; what it told is remembered."""
         if link.upstream is not None:
             self.name, self.node_id = link.name, link.upstream.node_id
-            self.last = _of_follow(self, link, None, now_us)
+            self.last = _of_follow(link.upstream, link, None, now_us)
             self.standing = _standing_of_follow(link)
             self.heard_us = now_us - link.applier.pulse.age_us(now_us)
         self.link = None
@@ -115,9 +115,10 @@ def peer_facts(
     blind: list[PeerState] = []
     seen: set[bytes] = set()
     for peer in peers:
-        if peer.link is not None and peer.link.upstream is not None:
-            facts.append(_of_follow(peer, peer.link, own, now_us))
-            seen.add(peer.link.upstream.node_id)
+        upstream = peer.link.upstream if peer.link is not None else None
+        if peer.link is not None and upstream is not None:
+            facts.append(_of_follow(upstream, peer.link, own, now_us))
+            seen.add(upstream.node_id)
         else:
             blind.append(peer)
     by_node = {f.hello.node_id: f for f in feeds if f.hello and f.hello.node_id not in seen}
@@ -138,24 +139,23 @@ def _against(
 
 
 def _standing_of_follow(link: Follow) -> Standing | None:
-    upstream, beat = link.upstream, link.beat
+    if link.beat is not None:
+        return link.beat.standing
+    upstream = link.upstream
     assert upstream is not None
-    if beat is not None:
-        return beat.standing
     return standing_of(upstream.lineage.terms, upstream.commit_lsn, upstream.writable)
 
 
 def _standing_of_feed(feed: Feed) -> Standing | None:
-    hello, beat = feed.hello, feed.beat
+    if feed.beat is not None:
+        return feed.beat.standing
+    hello = feed.hello
     assert hello is not None
-    if beat is not None:
-        return beat.standing
     return standing_of(hello.lineage.terms, hello.commit_lsn, hello.state == "RUNNING")
 
 
-def _of_follow(peer: PeerState, link: Follow, own: Own | None, now_us: int) -> PeerFacts:
-    upstream, beat = link.upstream, link.beat
-    assert upstream is not None
+def _of_follow(upstream: Welcome, link: Follow, own: Own | None, now_us: int) -> PeerFacts:
+    beat = link.beat
     last = upstream.lineage.last
     number, term_id = (last.number, last.id) if last is not None else (0, b"")
     acked = upstream.commit_lsn

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tandemq_server.node.core.core import Core
 
 
+#: What is written in these is of a term of this node's own, once it is opened.
+REIGNING = frozenset({Role.STARTUP, Role.RUNNING, Role.ENDING})
 #: Told how a wish ended: None when the node ends before it was carried out.
 WhenSettled = Callable[[fx.Settled | None], None]
 
@@ -120,7 +122,8 @@ class RoleKeeper:
     @property
     def reigning(self) -> bool:
         """From the opening of a term until WAITING: what is written here is a term's own."""
-        return self.fiber.notes.reigning and self.role in (Role.STARTUP, Role.RUNNING, Role.ENDING)
+        fiber = self.fiber
+        return fiber.notes.reigning and fiber.state.role in REIGNING
 
     def feed(self, item: fx.Input) -> None:
         """One input after the other, also those that effects give rise to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.house.walks import measure
 
 #: Of both nodes together.
-FLIP_CALLS_MAX = 2000
+FLIP_CALLS_MAX = 1800
 
 
 def test_a_flip_is_a_short_walk() -> None:
