@@ -18,6 +18,8 @@ from tandemq_server.wire.packets import missing_field
 CHAP_SHA1: Final = "chap-sha1"
 PAP_SHA256: Final = "pap-sha256"
 GUEST: Final = "guest"
+# sha1(sha1("")), as Tarantool's guest has it.
+_NO_PASSWORD: Final = hashlib.sha1(hashlib.sha1(b"").digest()).digest()
 # What AUTH uses of the greeting's salt.
 _CHAP_SALT_BYTES: Final = 20
 _SCRAMBLE_BYTES: Final = 20
@@ -71,6 +73,13 @@ def check_link_proof(proof: object, h2: bytes, side: str, salt: bytes, nonce: by
     if not isinstance(proof, bytes):
         return False
     return hmac.compare_digest(link_proof(h2, side, salt, nonce), proof)
+
+
+def is_guest_again(user: str, method: str, data: bytes, salt: bytes) -> bool:
+    """Whether an AUTH asks to be guest: without a method, or with the password no guest has."""
+    if user != GUEST:
+        return False
+    return not method or (method == CHAP_SHA1 and check_chap_sha1(_NO_PASSWORD, salt, data))
 
 
 def parse_auth(

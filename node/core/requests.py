@@ -22,6 +22,7 @@ from tandemq_server.wire.auth import (
     UPSTREAM,
     check_link_proof,
     denied,
+    is_guest_again,
     link_proof,
     parse_auth,
 )
@@ -130,7 +131,7 @@ def authenticate(core: Core, connection: Connection, sync: int, body: dict[int, 
     """AUTH: on success the connection is that user's; on failure nothing changes."""
     methods = ("chap-sha1", "pap-sha256") if connection.secure else ("chap-sha1",)
     user, method, data = parse_auth(body, methods)
-    back_to_guest = user == "guest" and not method
+    back_to_guest = is_guest_again(user, method, data, connection.salt)
     if not back_to_guest and not core.accounts.authenticate(user, method, data, connection.salt):
         core.engine.report(f"login of {user!r} from {connection.peer} refused")
         raise denied()

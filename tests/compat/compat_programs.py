@@ -80,6 +80,22 @@ def install_node() -> list[str]:
     return [node, str(target / "drive.js")]
 
 
+def build_java() -> list[str]:
+    """The command that runs the Java program; compiled, and its packages fetched, once."""
+    java, javac, maven = program("java"), program("javac"), program("mvn")
+    source = HERE / "java"
+    target = TOOLS / "java" / digest(source)
+    if not (target / "compiled").exists():
+        copying = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+        words = ["-q", "-B", "-ntp", "-f", str(source / "pom.xml"), copying]
+        run([maven, *words, f"-DoutputDirectory={target}"], BUILD_SECONDS)
+        words = ["-cp", f"{target}/*", "-d", str(target)]
+        run([javac, *words, str(source / "Drive.java")], BUILD_SECONDS)
+        (target / "compiled").touch()
+    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [java, *options, "-cp", f"{target}:{target}/*", "Drive"]
+
+
 def steps(command: list[str]) -> dict[str, dict[str, Any]]:
     """Run a program; what it printed, by step: {"value": ...} or {"error": ..., "code": ...}."""
     found: dict[str, dict[str, Any]] = {}

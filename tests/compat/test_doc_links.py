@@ -10,6 +10,10 @@ import pytest
 HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parents[1] / "docs" / "compatibility.md"
 LINK = re.compile(r"`([\w/]+\.py)::(\w+)`")
+#: A cell of the table of connectors and features: the file, and the test with or without its step.
+CELL = re.compile(r'\[[\w ]+\]\((\.\./[\w/]+\.py) "(\w+)(?:\[([\w ]+)\])?"\)')
+NAMED = re.compile(r"`([\w/-]+)` ([\d.]+)")
+FEATURES = "### By feature"
 TEXT = DOCUMENT.read_text()
 
 
@@ -25,13 +29,52 @@ def rows(heading: str | None = None) -> list[list[str]]:
     return [cells for cells in found if cells[-1] != "Tests"]
 
 
+def features() -> list[list[str]]:
+    """Cells of the table of connectors and features, without its head."""
+    table = TEXT.split(FEATURES)[1].split("\n\n")[2]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()][
+        2:
+    ]
+
+
 @pytest.mark.parametrize(("file", "test"), sorted(set(LINK.findall(TEXT))))
 def test_linked_test_exists(file: str, test: str) -> None:
     assert re.search(rf"^(async )?def {test}\(", (HERE / file).read_text(), re.MULTILINE)
 
 
+def test_every_feature_of_a_connector_names_its_test() -> None:
+    for connector, *cells in features():
+        for cell in cells:
+            if cell in ("-", "by hand", "not run"):
+                continue
+            found = CELL.fullmatch(cell)
+            assert found, (connector, cell)
+            source = (DOCUMENT.parent / found[1]).read_text()
+            assert re.search(rf"^(async )?def {found[2]}\(", source, re.MULTILINE), cell
+            if found[3]:
+                assert f'    "{found[3]}": ' in source, cell
+
+
+def test_connectors_are_named_with_the_versions_that_run() -> None:
+    """As the lock files of this repository have them."""
+    told = {name: version for cells in features() for name, version in NAMED.findall(cells[0])}
+    root, compat = DOCUMENT.parents[1], HERE
+    locked = dict(
+        re.findall(r"^([\w-]+)==(\S+)", (root / "requirements/test.txt").read_text(), re.MULTILINE)
+    )
+    assert {name: told[name] for name in ("tarantool", "asynctnt", "asynctnt-queue")} == {
+        name: locked[name] for name in ("tarantool", "asynctnt", "asynctnt-queue")
+    }
+    assert f"go-tarantool/v2 v{told['go-tarantool/v2']}" in (compat / "go/go.mod").read_text()
+    node = (compat / "node/package.json").read_text()
+    assert f'"tarantool-driver": "{told["tarantool-driver"]}"' in node
+    assert f"<version>{told['cartridge-driver']}</" in (compat / "java/pom.xml").read_text()
+
+
 def test_every_row_has_a_test_or_says_why_not() -> None:
     for cells in rows():
+        if cells in features() or cells[0] == "Connector":
+            continue
         proof = cells[-1]
         if LINK.search(proof):
             continue

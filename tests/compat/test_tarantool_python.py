@@ -142,6 +142,15 @@ def test_login_refused(guarded: Server, user: str, password: str) -> None:
     assert "User not found or supplied credentials are invalid" in str(caught.value)
 
 
+def test_guest_logs_in_with_no_password(guarded: Server, dial: Connect) -> None:
+    """What cartridge-driver sends for who names no user: the scramble of an empty password."""
+    guest = dial(guarded, user="guest", password="", fetch_schema=False)
+    assert guest.call("box.session.user").data == ["guest"]
+    with pytest.raises((DatabaseError, NetworkError)) as caught:
+        tarantool.Connection("127.0.0.1", guarded.port, user="guest", password="wrong")
+    assert "User not found or supplied credentials are invalid" in str(caught.value)
+
+
 def test_guest_without_rights(guarded: Server, connect: Callable[..., Any]) -> None:
     conn = connect(guarded, "tarantool")
     error = refusal(lambda: conn.call("queue.tube.jobs:put", "x"))

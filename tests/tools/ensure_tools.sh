@@ -1,6 +1,6 @@
 #!/bin/sh
 # ensure_tools.sh [java|programs]
-# Go and Node.js for the connector tests, toxiproxy for the chaos tests, etcd, a browser and more. Quick when they are there;
+# Go, Node.js and Java for the connector tests, toxiproxy for the chaos tests, etcd, a browser and more. Quick when they are there;
 # installs Debian's packages when they are not and we may (root, apt-get), toxiproxy and what the judge
 # needs from the Go module proxy. Never fails the build: a test that lacks its tool says so itself, and fails under
 # CI=true.
@@ -17,6 +17,9 @@ ensure_packages() {
     go_program >/dev/null || missing="$missing golang-go"
     command -v node >/dev/null 2>&1 || missing="$missing nodejs"
     command -v npm >/dev/null 2>&1 || missing="$missing npm"
+    # For the Java connector: its packages come from Maven's repository.
+    command -v mvn >/dev/null 2>&1 || missing="$missing maven"
+    command -v javac >/dev/null 2>&1 || missing="$missing default-jdk-headless"
     [ -z "$missing" ] && return
 
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -43,7 +43,7 @@ async function tasks(first) {
   await step('take', () => tube('take', 0));
   await step('touch', () => tube('touch', 0, 5));
   await step('touch nothing', () => tube('touch', 0));
-  await step('release', () => tube('release', 0, { delay: 0.02 }));
+  await step('release', () => tube('release', 0, { delay: 60 }));
   await step('take with wait', () => tube('take', 3));
   await step('bury', () => tube('bury', 0));
   await step('kick', () => tube('kick', 5));
