@@ -12,7 +12,8 @@ worker. Must not be here: exporters and providers, which are the program's.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from types import TracebackType
 from typing import Any
@@ -31,7 +32,8 @@ DUE_HEADER = "tandemq-due"
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _WAITS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1800, 3600, 21600, 86400)
 _METHODS: tuple[tuple[type, str], ...] = (
-    *((Tube, "put"), (Tube, "put_many"), (Task, "enter"), (Task, "__aexit__")),
+    *((Tube, "put"), (Tube, "put_many"), (Task, "finish")),
+    *((Task, "enter"), (Task, "__aexit__")),
     *((SyncTask, "__enter__"), (SyncTask, "__exit__")),
 )
 _stock: dict[tuple[type, str], Any] = {}
@@ -52,12 +54,13 @@ def instrument(
         raise RuntimeError("the client is instrumented already")
     told = _Told(tracer_provider, meter_provider, links)
     _stock.update({(kind, name): getattr(kind, name) for kind, name in _METHODS})
-    put, put_many, enter, leave, enter_sync, leave_sync = _stock.values()
+    put, put_many, finish, enter, leave, enter_sync, leave_sync = _stock.values()
     for (kind, name), method in zip(
         _METHODS,
         (
             told.sending(put, lambda _data: 1),
             told.sending(put_many, len),
+            told.finishing(finish),
             told.entering(enter),
             told.leaving(leave),
             _entering(enter_sync),
@@ -144,6 +147,34 @@ class _Told:
                 return answer
 
         return put
+
+    def finishing(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """What follows a task is sent in one producer span, a child of the work on it."""
+
+        @wraps(method)
+        async def finish(task: Task, puts: Iterable[tuple[Any, ...]]) -> Any:
+            rows = [tuple(one) for one in puts]
+            if not rows:
+                return await method(task, rows)
+            tubes = Counter(str(name) for name, *_ in rows)
+            abouts = {name: _about(task.tube, "send", "finish", name) for name in tubes}
+            with self.tracer.start_as_current_span(
+                f"finish {' '.join(tubes)}",
+                kind=trace.SpanKind.PRODUCER,
+                attributes=abouts[next(iter(tubes))] | {"messaging.batch.message_count": len(rows)},
+            ) as span:
+                error = {}
+                try:
+                    return await method(task, [_with_header_row(one) for one in rows])
+                except BaseException as failure:
+                    error = {"error.type": type(failure).__name__}
+                    span.set_attributes(error)
+                    raise
+                finally:
+                    for name, number in tubes.items():
+                        self.sent.add(number, abouts[name] | error)
+
+        return finish
 
     def entering(self, method: Callable[..., Awaitable[Task]]) -> Callable[..., Awaitable[Task]]:
         """The block of a task is its consumer span, current for what runs in it."""
@@ -241,12 +272,12 @@ _tokens: dict[Task, Any] = {}
 _spans: dict[Task, tuple[trace.Span, Any, float]] = {}
 
 
-def _about(tube: Tube, kind: str, name: str) -> dict[str, Any]:
-    """What spans and metrics have in common."""
+def _about(tube: Tube, kind: str, name: str, to: str | None = None) -> dict[str, Any]:
+    """What spans and metrics have in common; `to`: another tube than the one at hand."""
     host, _, port = tube.link.node.rpartition(":")
     found: dict[str, Any] = {
         "messaging.system": SYSTEM,
-        "messaging.destination.name": tube.name,
+        "messaging.destination.name": to or tube.name,
         "messaging.operation.type": kind,
         "messaging.operation.name": name,
     }
@@ -261,6 +292,12 @@ def _with_headers(options: dict[str, Any]) -> dict[str, Any]:
     due = time.time() + float(options.get("delay") or 0.0)
     headers = {**found.get("headers", {}), DUE_HEADER: f"{due * 1e6:.0f}"}
     return {**found, "headers": fitting(headers)}
+
+
+def _with_header_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A put of `finish`, `(tube, data)` or `(tube, data, options)`, likewise."""
+    options = row[2] if len(row) > 2 and row[2] else {}
+    return (*row[:2], _with_headers(dict(options)))
 
 
 def _waited(task: Task) -> float | None:

@@ -35,6 +35,7 @@ class Told:
     """What was exported."""
 
     def __init__(self, links: bool = False) -> None:
+        self.links = links
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         tracers = TracerProvider()
         tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
@@ -155,6 +156,47 @@ async def test_links_and_failures(node: Member, told: Told) -> None:
         assert any(one.name == "exception" for one in span.events)
     errors = [one.attributes.get("error.type") for one in told.points("messaging.process.duration")]
     assert errors == ["ZeroDivisionError"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("told", [False, True], indirect=True, ids=["parents", "links"])
+async def test_what_was_put_together_and_what_follows_a_task(node: Member, told: Told) -> None:
+    """Tasks of one put_many, and those of a finish, go on from the span that sent them."""
+    name = f"together-{told.links}"
+    async with tandemq.connect(f"127.0.0.1:{node.port}") as client:
+        tube = await client.create_tube(name, "fifottl")
+        await client.create_tube(f"{name}-next", "fifottl")
+        await tube.put_many(["one", "two"])
+        for followers in ([(f"{name}-next", "a"), (f"{name}-next", "b", {"pri": 1})], []):
+            task = await tube.take(5)
+            assert task is not None
+            async with task:
+                await task.finish(followers)
+        for _ in range(2):
+            task = await client.tube(f"{name}-next").take(5)
+            assert task is not None
+            async with task:
+                pass
+    many, finish = told.spans(PRODUCER)
+    assert (many.name, finish.name) == (f"put_many {name}", f"finish {name}-next")
+    assert finish.attributes is not None
+    assert finish.attributes["messaging.batch.message_count"] == 2
+    assert finish.attributes["messaging.destination.name"] == f"{name}-next"
+    one, two, a, b = told.spans(CONSUMER)
+    assert finish.parent is not None
+    assert finish.parent.span_id == one.context.span_id
+
+    def comes_from(span: ReadableSpan) -> list[int]:
+        if told.links:
+            assert span.parent is None
+            return [link.context.span_id for link in span.links]
+        assert not span.links
+        return [] if span.parent is None else [span.parent.span_id]
+
+    assert comes_from(one) == comes_from(two) == [many.context.span_id]
+    assert comes_from(a) == comes_from(b) == [finish.context.span_id]
+    assert sum(one.value for one in told.points("messaging.client.sent.messages")) == 4
+    assert sum(point.count for point in told.points("tandemq.queue.wait")) == 4
 
 
 def test_the_client_without_a_loop(node: Member, told: Told) -> None:
