@@ -243,21 +243,24 @@ class Space15:
         row = self._found(ident)
         self.tube.count(row[q.TUBE], "meta")
         owner = self.tube.taken.rows.get((self.tube.id, row[0]))
-        pri = row[q.PRI] if self.tube.opts["meta_pri"] == "raw" else 128 - row[q.PRI]
+        opts = self.tube.opts
+        raw = opts["meta_pri"] == "raw"
+        pri = row[q.PRI] if raw else 128 - row[q.PRI] + self.driver.middle
+        unit = 1_000_000 if opts.get("meta_times") == "seconds" else 1
         return [
             row[q.ID],
             row[q.TUBE],
             q.STATUS_NAMES[row[q.STATUS]],
-            row[q.EVENT],
+            row[q.EVENT] // unit,
             str(q.ipri(row)),
             str(pri),
             0 if owner is None else owner[TAKEN_CONN],
-            row[q.CREATED],
+            row[q.CREATED] // unit,
             _seconds(row[q.TTL]),
             _seconds(row[q.TTR]),
             row[q.CBURY],
             row[q.CTAKEN],
-            self.engine.now,
+            self.engine.now // unit,
         ]
 
     def statistics(self, tube: Any = None) -> list[str]:

@@ -150,12 +150,18 @@ class FirstFieldIndex(Index):
             }
 
 
+#: Where the documents of 1.5 say other than its code did: what the code did, what they say.
+AS_WRITTEN = {"pri_range": ("signed", "unsigned"), "meta_times": ("microseconds", "seconds")}
+#: The English text: 0 to 255, and 127 where nobody cares.
+ENGLISH_MIDDLE = 127
+
+
 class Tasks(Driver):
     """One space of tubes. Calls that name a tube come through spaces.py."""
 
     lanes: ClassVar[bool] = True
     lane_field: ClassVar[int] = TUBE
-    tube_options: ClassVar[frozenset[str]] = frozenset({"meta_pri", "unique_scope"})
+    tube_options: ClassVar[frozenset[str]] = frozenset({"meta_pri", "unique_scope", *AS_WRITTEN})
 
     def __init__(self, space: Space, opts: dict[str, Any]) -> None:
         super().__init__(space, opts)
@@ -166,10 +172,12 @@ class Tasks(Driver):
         self.index, self.by_id, self.by_data = index, by_id, by_data
         self.ttl_us = duration_us("ttl", opts["ttl"])
         self.ttr_us = duration_us("ttr", opts["ttr"])
+        #: What a user's priority in the middle is.
+        self.middle = ENGLISH_MIDDLE if opts.get("pri_range") == "unsigned" else 0
 
     @classmethod
     def check_options(cls, opts: dict[str, Any]) -> dict[str, Any]:
-        """ttl: 25 days, ttr: 60 s; meta_pri: raw or original; unique_scope: see put_unique."""
+        """ttl: 25 days, ttr: 60 s; the others: docs/compatibility-queue15.md."""
         full = dict(opts)
         for option in ("max_attempts", "retry_delay", "capacity", "capacity_bytes"):
             if full.get(option) is not None:
@@ -184,6 +192,14 @@ class Tasks(Driver):
             if value not in values:
                 expected = " or ".join(values)
                 raise DriverMisuse(f"Invalid value of {option}: {value} (expected {expected})")
+        for option, values in AS_WRITTEN.items():
+            # Kept only where it was asked for: spaces of earlier versions have no word of it.
+            value = full.pop(option, None) or values[0]
+            if value not in values:
+                expected = " or ".join(values)
+                raise DriverMisuse(f"Invalid value of {option}: {value} (expected {expected})")
+            if value != values[0]:
+                full[option] = value
         return full
 
     @classmethod
@@ -238,7 +254,7 @@ class Tasks(Driver):
         space = self.space
         row = (
             space.next_id, "~" if delay else "r", tube, ident, now + (delay or ttl), rank,
-            stored_priority(pri), 0, now, ttl, ttr or self.ttr_us, 0, 0, data,
+            stored_priority(pri - self.middle), 0, now, ttl, ttr or self.ttr_us, 0, 0, data,
         )  # fmt: skip
         space.insert(row)
         return row

@@ -45,6 +45,8 @@ class Records(Driver):
         self.ttl = _default(self.features, "ttl")
         self.ttr = _default(self.features, "ttr")
         self.zombie = _default(self.features, "zombie")
+        #: As the original does it: without a time for it a zombie stays until it is killed.
+        self.keeps_zombies = opts.get("compat") == "strict"
         self.time64 = self.features["id"] == "time64"
         #: Keys are numbers made here, which fit by the way they are made.
         self.numbered = self.features["id"] in ("time64", "auto_increment")
@@ -205,6 +207,8 @@ class Records(Driver):
             return self._set(row, "d", 0, "", 0, updates), False
         if delay is None:
             delay = self.zombie
+        if delay is None and self.keeps_zombies and not self.removes:
+            return self._set(row, "z", 0, "", 0, updates), False
         if delay is None or self.removes:
             # "otherwise only if set delay during ack", says the documentation of the feature.
             if updates:

@@ -158,6 +158,30 @@ def test_defect_11_meta_can_show_the_priority_as_it_was_given() -> None:
         assert [calls("meta", ident)[5] for ident in idents] == wanted
 
 
+def test_defect_11_meta_can_show_times_in_seconds() -> None:
+    """As the documents have it; by itself in microseconds, as programs that run got them."""
+    for shown, unit in (("microseconds", 1), ("seconds", SECOND)):
+        calls = make(meta_times=shown)
+        now = calls.bench.engine.now
+        meta = calls("meta", calls.put("t", ttl=10, ttr=20))
+        assert [meta[at] for at in (3, 7, 12)] == [
+            (now + 10 * SECOND) // unit, now // unit, now // unit
+        ]  # fmt: skip
+        assert meta[8:10] == [10, 20]
+
+
+def test_priorities_can_be_those_of_the_english_text() -> None:
+    """0 to 255 with 127 in the middle, clamped there; by itself -127 to 128, as the code had it."""
+    calls = make(pri_range="unsigned", meta_pri="original")
+    given = (127, 255, 0, 128, 300, -5)
+    idents = [calls.put("t", pri, pri=pri) for pri in given]
+    assert [calls("meta", ident)[5] for ident in idents] == ["127", "255", "0", "128", "255", "0"]
+    assert calls.drain() == [255, 300, 128, 127, 0, -5]
+    assert make(pri_range="signed").bench is not None
+    with pytest.raises(Exception, match="Invalid value of pri_range: both"):
+        make(pri_range="both")
+
+
 def test_defect_12_the_end_of_life_is_counted_by_state(calls: Calls) -> None:
     """Kept: ttl holds in every state, for that is what the producer asked for."""
     idents = [calls.put("t", number, ttl=5) for number in range(4)]

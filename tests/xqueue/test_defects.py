@@ -41,6 +41,20 @@ def test_1c_a_zombie_goes_by_its_own_deadline(declare: Declare) -> None:
     assert calls.state(key) == "X"
 
 
+def test_1c_a_zombie_without_a_time(declare: Declare) -> None:
+    """`zombie: true` and no delay: removed, as the README has it; kept for ever where `strict`."""
+    for compat, state in (("fixed", "X"), ("strict", "Z")):
+        calls = declare({"zombie": True, "retval": "table"}, compat=compat)
+        key = calls.put()["id"]
+        calls("take")
+        calls("ack", key)
+        calls.bench.pass_time(100_000)
+        assert calls.state(key) == state
+        if state == "Z":
+            calls("kill", key)
+            assert calls.state(key) == "X"
+
+
 def test_1d_what_is_left_of_a_ttl_survives_a_return(declare: Declare) -> None:
     calls = declare()
     key = calls.put({"ttl": 10})["id"]
