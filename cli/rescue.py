@@ -86,7 +86,7 @@ def list_(directory: Directory, as_lines: Json = False) -> None:
     """List what was cut off this node's log, oldest first."""
     with _files(directory) as files:
         rows = [_listed(directory, files, cut) for cut in files.cuts()]
-        strays = files.strays()
+        strays = [(name, files.in_log(name)) for name in files.strays()]
     problems = [f"{row['name']}: {row['problem']}" for row in rows if row["problem"]]
     if rows and not problems and not as_lines:
         rows = [{k: v for k, v in row.items() if k != "problem"} for row in rows]
@@ -99,8 +99,11 @@ def list_(directory: Directory, as_lines: Json = False) -> None:
         table(columns, values, right=columns[1:8])
     else:
         print("nothing was cut here")
-    for file in strays:
-        note(f"{file} has no note: `tandemq log dump --rescue {file}` shows its records")
+    for file, is_copy in strays:
+        if is_copy:
+            note(f"{file}: of a cut that did not happen; the log has its records, delete the file")
+        else:
+            note(f"{file} has no note: `tandemq log dump --rescue {file}` shows its records")
     if problems:
         raise CommandError("\n".join(problems), REFUSED, "the other cuts can be read")
 

@@ -39,7 +39,8 @@ class Replica:
         self.storage = peering.storage
         self.say = peering.say
         self.before_reload: Callable[[], None] = lambda: None
-        self.alarms = 0
+        #: Logs that differ where they must not; snapshots that arrived and could not be read.
+        self.alarms = self.unreadable = 0
         self.rewinds = 0
         #: Kept over every log this node follows with, and on the disk.
         self.known = peering.storage.known
@@ -267,7 +268,7 @@ class Replica:
         problem = self.storage.incoming_problem(done.end_lsn)
         if problem is not None:
             self.say(f"ALARM: the snapshot of {link.name} cannot be read, put aside: {problem}")
-            self.alarms += 1
+            self.unreadable += 1
             self.log.snapshot.forget()
             link.end(GARBAGE, f"the snapshot cannot be read: {problem}")
             return

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tandemq.model.record import CREATE, INSERT_MANY, FrameError, Op, Record, de
 from tandemq.model.task import NEVER_US
 from tandemq_server.replication.replay import ReplayPlan, RescuedTask, TaskKey, replay_plan
 from tandemq_server.replication.rescue import RescueError, RescueNote, decode_note
+from tandemq_server.storage.inspect import Dump
 
 NOTE, REPLAYED = ".note", ".replayed"
 #: In the place of a new id: the server said no.
@@ -168,6 +170,20 @@ class RescueFiles:
         return [
             one.name for one in self._segments() if not any(one.belongs(note) for note in notes)
         ]
+
+    def in_log(self, name: str) -> bool:
+        """Whether the log has every record of a segment here: then nothing was cut.
+
+        A cut saves copies first and its note behind them; one that ended between the two, and was
+        never done again, leaves the copies.
+        """
+        copy = Dump(self._disk, rescue=name)
+        first = next(iter(copy), None)
+        if first is None:
+            return False
+        log, copy = Dump(self._disk, first.lsn), Dump(self._disk, rescue=name)
+        rows = dropwhile(lambda row: row.lsn < first.lsn, log)
+        return all(row == next(rows, None) for row in copy) and not copy.problems
 
     def untold(self, note: RescueNote) -> int:
         """The first LSN of a cut that no note here tells of; behind its last when all is told."""

@@ -283,6 +283,27 @@ def test_a_full_rescue_that_0_1_0_finished_can_be_listed() -> None:
     assert RescueFiles(disk).strays() == []
 
 
+def test_copies_of_a_cut_that_did_not_happen_are_known_by_the_log() -> None:
+    """The copies come first, then the note: until it is there, nothing has left the log."""
+    seen = 0
+    for step in count(1):
+        disk = copy_of(reigned().disk)
+        _, fired = ended(disk, lambda life: life.rewind(8), step, None)
+        if not fired:
+            break
+        started(disk, f"operation {step}")
+        files = RescueFiles(disk)
+        if not files.strays():
+            continue
+        seen += 1
+        assert all(files.in_log(name) for name in files.strays())
+        # Without the log's own records the copies are all there is.
+        for name in segment_names(disk):
+            disk.remove(name)
+        assert not any(files.in_log(name) for name in files.strays())
+    assert seen > 3
+
+
 def read_payloads(fork: int) -> list[str]:
     acked = (*range(45, 54), *range(55, 60))
     return [f"payload of {lsn}" for lsn in (44, *acked) if lsn > fork]

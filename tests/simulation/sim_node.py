@@ -97,6 +97,8 @@ class SimNode(Dialing):
         self.threads: list[Thread] = []
         #: Disks this machine had before: what was saved from them is not forgotten.
         self.old_disks: list[MemoryDisk] = []
+        #: Reads that its disk was made to fail.
+        self.read_faults = 0
         self.use_disk(MemoryDisk(where=name))
         self.read_only = False
         #: An error is aimed at its disk.

@@ -71,7 +71,7 @@ def read_all(disks: dict[str, list[MemoryDisk]], tubes: tuple[str, ...]) -> Resc
 
 def _unpack(contents: dict[str, bytes], directory: Path) -> None:
     for path, data in contents.items():
-        if path.startswith("rescue/") or path == "meta":
+        if path.startswith("rescue/") or path == "meta" or path.endswith(".wal"):
             (directory / path).parent.mkdir(exist_ok=True)
             (directory / path).write_bytes(data)
 

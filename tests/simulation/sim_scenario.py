@@ -173,6 +173,7 @@ class Scenario:
             case "disk_error":
                 operation, error, nth = action.value
                 node.ill = True
+                node.read_faults += operation == "read"
                 node.disk.fail(operation, nth, error)
                 after(lasts, partial(self._restart, node, "same"))
             case "full":

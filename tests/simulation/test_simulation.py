@@ -43,6 +43,9 @@ WIDE_REGRESSIONS = {
     101246: "frames of the winner, behind those of the master that lost: likewise",
     100962: "a promotion waited for a; b's answer was older than b's own promotion by force",
     103021: "a new term was in the log before its master's heartbeat, and was taken for one's own",
+    201697: "a disk that failed to read a snapshot was taken for logs that differ",
+    205425: "copies of a cut that did not happen were listed as if records were lost",
+    205498: "two logs that parted by force, one id of two tasks in one hand (known)",
     258: "an ack in a whole state that was saved: told nowhere (known, left out)",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
