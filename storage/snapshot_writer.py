@@ -163,7 +163,9 @@ class SnapshotWriter:
         """Give up and remove the unfinished file. May be called after any error, and twice."""
         if self._handle >= 0:
             self._close()
-            self._disk.remove(self._name)
+            # Whoever loads the directory anew, after a cut, has removed it already.
+            if self._name in self._disk.list():
+                self._disk.remove(self._name)
 
     def _close(self) -> None:
         handle, self._handle = self._handle, -1

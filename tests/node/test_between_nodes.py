@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tandemq.model.record import Span
+from tandemq_server.node.cluster.asking import TAKE_BACK_US, Asking
 from tandemq_server.node.cluster.follow import Follow
 from tandemq_server.node.cluster.replica import Replica
 from tandemq_server.node.cluster.role import RoleKeeper
@@ -19,6 +20,7 @@ from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.messages import Ack, Handoff
 from tandemq_server.statemachine import effects as fx
+from tandemq_server.statemachine.roles import Role
 
 OLD, NEW, ONE, TWO = (letter * 16 for letter in (b"o", b"n", b"1", b"2"))
 
@@ -209,3 +211,22 @@ def test_a_log_is_cut_only_when_nothing_else_touches_it(cut: str) -> None:
     assert sorted(done[:2]) == ["no snapshot", "no sync"]
     assert done[2:] == [cut, "durable to 5", "tables"]
     assert core.commit_lsn == 5
+
+
+def test_the_lead_is_taken_back_from_nobody_who_is_about_to_have_it() -> None:
+    wished: list[bool] = []
+    beat = SimpleNamespace(writable=False, wants=2)
+    peering = SimpleNamespace(
+        role=SimpleNamespace(role=Role.WAITING, wish=wished.append),
+        links=lambda: [SimpleNamespace(beat=beat, ended=False)],
+        say=lambda _text: None,
+    )
+    asking = bare(Asking, peering=peering, lent_us=0)
+    for moment in range(0, 5 * TAKE_BACK_US, TAKE_BACK_US // 2):
+        asking.tick(moment)
+    assert wished == []
+    beat.wants = 0
+    asking.tick(moment + TAKE_BACK_US)
+    assert wished == []
+    asking.tick(moment + TAKE_BACK_US + 1)
+    assert wished == [False]

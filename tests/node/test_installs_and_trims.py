@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,47 +155,92 @@ def test_memory_after_a_cut_is_what_the_log_holds() -> None:
 # -- a snapshot beside the load --------------------------------------------------------------------
 
 
+class Beside:
+    """What takes snapshots of a node, with the node's turns in the test's hands."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self.wal: Any = SimpleNamespace(
+            listeners=[], written_lsn=life.engine.lsn, bytes_written=0, broken=False
+        )
+        self.core: Any = SimpleNamespace(engine=life.engine, term=1)
+        storage = life.storage
+        self.snapshots = Snapshots(
+            self.core,
+            self.wal,
+            storage.new_snapshot,
+            storage.snapshot_proven,
+            lambda _end: None,
+            None,
+            self.flush,
+            life.said.append,
+        )
+
+    def flush(self) -> None:
+        """The turn ends; who listens is told of what was written since."""
+        self.life.flush()
+        log, since = self.life.storage.log, self.wal.written_lsn + 1
+        assert log is not None
+        if log.last_lsn >= since:
+            for header, frame in log.read_from(since):
+                for listener in list(self.wal.listeners):
+                    listener(frame, header.last_lsn)
+        self.wal.written_lsn = log.last_lsn
+
+    def take(self, meanwhile: Callable[[], None]) -> int:
+        """A snapshot; `meanwhile` runs when its first rows are written."""
+
+        async def run() -> int:
+            taking = self.snapshots.start()
+            await asyncio.sleep(0)
+            meanwhile()
+            try:
+                return await taking
+            finally:
+                await self.snapshots.cancel()
+
+        return asyncio.run(run())
+
+    def alone(self) -> Life:
+        """A node that has the snapshots, and nothing of the log."""
+        files = self.life.disk.contents()
+        return Life(MemoryDisk({name: files[name] for name in files if ".wal" not in name}))
+
+
 def test_a_snapshot_ends_no_earlier_than_what_its_rows_show() -> None:
     """The turn at hand has changed rows already: its frame belongs into the file."""
-    life = loaded()
-    wal: Any = SimpleNamespace(
-        listeners=[], written_lsn=life.engine.lsn, bytes_written=0, broken=False
-    )
-
-    def flush() -> None:
-        log = life.storage.log
-        assert log is not None
-        before = log.last_lsn
-        life.flush()
-        if log.last_lsn > before:
-            for _, frame in log.read_from(before + 1):
-                for listener in list(wal.listeners):
-                    listener(frame, log.last_lsn)
-        wal.written_lsn = log.last_lsn
-
-    storage = life.storage
-    core: Any = SimpleNamespace(engine=life.engine, term=1)
-    snapshots = Snapshots(
-        core,
-        wal,
-        storage.new_snapshot,
-        storage.snapshot_proven,
-        lambda _end: None,
-        None,
-        flush,
-        life.said.append,
-    )
+    beside = Beside(life := loaded())
     life.tube().put(life.worker, 0, msgpack.packb("of the turn at hand"))
     shown = life.engine.lsn
-
-    async def take() -> int:
-        end = await snapshots.start()
-        await snapshots.cancel()
-        return end
-
-    end = asyncio.run(take())
-    assert end == shown
-    kept = {name: data for name, data in life.disk.contents().items() if ".wal" not in name}
-    back = Life(MemoryDisk(kept))
+    assert beside.take(lambda: None) == shown
+    back = beside.alone()
     assert back.engine.lsn == shown
     assert back.payloads() == {*life.acked.values(), "of the turn at hand"}
+
+
+def test_a_term_that_begins_beside_a_snapshot_is_in_it() -> None:
+    beside = Beside(life := loaded())
+
+    def next_term() -> None:
+        beside.core.term = 2
+        life.reign(2)
+        life.put(3)
+        beside.flush()
+
+    assert beside.take(next_term) == life.engine.lsn
+    back = beside.alone()
+    assert back.engine.store.lineage == life.engine.store.lineage
+    assert back.payloads() == set(life.acked.values())
+
+
+def test_a_snapshot_under_way_does_not_outlive_the_state_it_is_of() -> None:
+    beside = Beside(life := loaded())
+    fork = life.engine.lsn - 7
+
+    def cut() -> None:
+        beside.snapshots.invalidate()
+        life.rewind(fork)
+
+    with pytest.raises(asyncio.CancelledError):
+        beside.take(cut)
+    assert not [name for name in life.disk.list() if ".snap" in name]

@@ -10,6 +10,7 @@ import pytest
 
 from tandemq.log.disk import write_file
 from tandemq.log.rescue import rescue_names
+from tandemq.model.errors import StorageError
 from tandemq_server.engine import attempts, listing
 from tandemq_server.engine.finish import finish
 from tandemq_server.facades.queue15.spaces import Space15
@@ -236,3 +237,21 @@ def test_two_terms_of_one_number_are_two_cuts() -> None:
     assert len(rescue_names(life.disk)) == 2
     plans = [RescueFiles(life.disk).plan(one) for one in cuts if isinstance(one, Rescued)]
     assert [len(plan.tasks) for plan in plans] == [2, 2]
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_a_cut_that_lacks_a_record_is_not_called_whole(last: int) -> None:
+    """Were it the very last one alone."""
+    life = Life(MemoryDisk()).reign(1)
+    life.tube()
+    fork = life.put(1)[0]
+    lsns = life.put(3)
+    life.rewind(fork)
+    (name,) = rescue_names(life.disk)
+    held = life.disk._entries[name].data
+    at = bytes(held).rindex(b"payload of %d" % lsns[last])
+    held[at] ^= 0xFF
+    (found,) = RescueFiles(life.disk).cuts()
+    assert isinstance(found, Rescued)
+    with pytest.raises(StorageError):
+        RescueFiles(life.disk).plan(found)

@@ -126,6 +126,18 @@ async def test_listeners_see_every_frame_before_its_reply_leaves() -> None:
     bench.wal.close()
 
 
+async def test_a_turn_of_several_frames_is_written_and_told_whole_and_answered_once() -> None:
+    bench = Bench("write")
+    seen: list[tuple[bytes, int]] = []
+    bench.wal.listeners.append(lambda frame, lsn: seen.append((frame, lsn)))
+    turn = Turn(b"c", 5, 6, before=[(b"a", 1, 1), (b"b", 2, 4)])
+    bench.wal.submit(turn, 0)
+    assert bench.log.appended == [1, 4, 6]
+    assert seen == [(b"a", 1), (b"b", 4), (b"c", 6)]
+    assert (bench.released, bench.wal.durable_lsn) == ([turn], 6)
+    bench.wal.close()
+
+
 async def test_a_quick_disk_is_synced_in_the_loop_once_for_what_already_waits() -> None:
     bench = Bench("fsync", Syncs())
     bench.log.may_sync.set()

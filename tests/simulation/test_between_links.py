@@ -161,3 +161,23 @@ def test_what_a_turn_did_before_its_node_went_on_alone_belongs_to_the_term_befor
     two.b.kill()
     two.b.start()
     two.until(two.in_step)
+
+
+def test_who_let_a_peer_lead_does_not_lead_again_without_proof() -> None:
+    """It served last, and nobody was heard to serve since: but it said yes to one who asked."""
+    two = Two(10).start()
+    stopped = two.wish(two.a, True)
+    two.until(lambda: stopped)
+    begin = two.b.peering.stop_following
+
+    def begin_unheard() -> None:
+        two.cut()
+        begin()
+
+    two.b.peering.stop_following = begin_unheard  # type: ignore[method-assign]
+    assert two.promote(two.b).ok
+    two.run(5)
+    settled = two.promote(two.a)
+    assert not settled.ok
+    assert "nothing shows that it does not serve" in settled.reason
+    assert two.serving() == ["b"]

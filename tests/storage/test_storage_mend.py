@@ -99,6 +99,18 @@ def test_it_is_remembered_until_it_is_here_again() -> None:
         loaded(MemoryDisk({**disk.contents(), "missing": b"rubbish"}))
 
 
+def test_more_damage_does_not_make_less_missing() -> None:
+    """What was put aside first reached further than what is found damaged later."""
+    writing = sealed()
+    files = writing.disk.contents()
+    names = segment_names(writing.disk)
+    disk = MemoryDisk({**files, names[2]: flipped(files[names[2]], SEGMENT_HEADER_SIZE + 60)})
+    assert mended(disk) == (6, 10)
+    later = disk.contents()
+    later[names[0]] = flipped(later[names[0]], SEGMENT_HEADER_SIZE + 60)
+    assert mended(MemoryDisk(later)) == (0, 10)
+
+
 @pytest.mark.parametrize("operation", sorted({*OPERATIONS} - {"free", "settle", "overwrite"}))
 def test_stopped_at_any_operation_it_is_finished_the_next_time(operation: str) -> None:
     writing = sealed()
