@@ -13,7 +13,7 @@ from tandemq_server.statemachine import effects
 from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, Step, Wish
 from tandemq_server.statemachine.leaving import Leave, NotAllowed, Overdue, StepFailed
 from tandemq_server.statemachine.notes import Notes
-from tandemq_server.statemachine.promotion import Advice, Answer, advise
+from tandemq_server.statemachine.promotion import Advice, Answer
 from tandemq_server.statemachine.roles import Event, Role, RoleState
 
 STARTUP_TIMEOUT_US = 30_000_000
@@ -172,13 +172,13 @@ class QueueStateFiber:
             self._check_nobody_reigns()
             if wish.force and not forced:
                 began, forced = self._now, True
-            before, served = served, self._serving()
-            if before and not served and not forced and self._others_than(before):
+            before, served = served, frozenset(peer.name for peer in notes.masters())
+            if before and not served and not forced and notes.others_than(before):
                 # What they answered while another served does not tell whom they let serve next.
                 began = self._now
                 notes.forget_facts()
                 self._emit(effects.CheckSync(again=True))
-            notes.missing = (advice := self._advice(self._now - began)).missing
+            notes.missing = (advice := notes.advice(self._now - began)).missing
             if advice.answer is Answer.READY:
                 return advice
             if advice.answer in (Answer.NEVER, Answer.UNPROVED) and wish.command:
@@ -193,27 +193,10 @@ class QueueStateFiber:
     def _check_nobody_reigns(self) -> None:
         """A node that only its configuration wants writable does not wait for a reign to end."""
         notes = self.notes
-        if notes.wish.command or notes.wish.force or notes.facts is None:
-            return
-        for peer in notes.facts.peers:
-            if peer.reachable and peer.writable:
-                notes.hold = f"fenced: {peer.name} is writable in term {peer.term_number}"
-                raise Leave(notes.hold)
-
-    def _serving(self) -> frozenset[str]:
-        """The peers that are heard to serve."""
-        peers = self.notes.facts.peers if self.notes.facts is not None else ()
-        return frozenset(peer.name for peer in peers if peer.reachable and peer.writable)
-
-    def _others_than(self, names: frozenset[str]) -> bool:
-        peers = self.notes.facts.peers if self.notes.facts is not None else ()
-        return any(peer.reachable and peer.name not in names for peer in peers)
-
-    def _advice(self, waited_us: int) -> Advice:
-        facts = self.notes.facts
-        if facts is None:
-            return Advice(Answer.WAIT, "the peers have not been asked yet")
-        return advise(facts, waited_us, self.notes.wish.force)
+        peer = next(notes.masters(), None)
+        if peer is not None and not notes.wish.command and not notes.wish.force:
+            notes.hold = f"fenced: {peer.name} is writable in term {peer.term_number}"
+            raise Leave(notes.hold)
 
     def _promote(self, solo: bool) -> _Walk:
         """From the term record to RUNNING. Once `Promote` is done the term exists for good."""

@@ -5,6 +5,8 @@ Taking note changes no state; the fiber looks here when it is at a point where i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tandemq.model.terms import Claim
 from tandemq_server.statemachine.effects import (
     Fault,
@@ -16,7 +18,14 @@ from tandemq_server.statemachine.effects import (
     Unseated,
     Wish,
 )
-from tandemq_server.statemachine.promotion import Facts, next_number
+from tandemq_server.statemachine.promotion import (
+    Advice,
+    Answer,
+    Facts,
+    PeerFacts,
+    advise,
+    next_number,
+)
 from tandemq_server.statemachine.roles import Role
 
 
@@ -77,6 +86,22 @@ class Notes:
     def forget_facts(self) -> None:
         """What was known before a promotion was asked for does not count for it."""
         self.facts = None
+
+    def advice(self, waited_us: int) -> Advice:
+        """Whether the node may be promoted, `waited_us` after that was asked for."""
+        if self.facts is None:
+            return Advice(Answer.WAIT, "the peers have not been asked yet")
+        return advise(self.facts, waited_us, self.wish.force)
+
+    def masters(self) -> Iterator[PeerFacts]:
+        """The peers that are heard to serve."""
+        peers = self.facts.peers if self.facts is not None else ()
+        return (peer for peer in peers if peer.reachable and peer.writable)
+
+    def others_than(self, names: frozenset[str]) -> bool:
+        """Whether a peer can be reached that is none of these."""
+        peers = self.facts.peers if self.facts is not None else ()
+        return any(peer.reachable and peer.name not in names for peer in peers)
 
     def _seen(self, item: TermSeen, role: Role) -> None:
         self.known_number = max(self.known_number, item.number)
