@@ -63,7 +63,8 @@ class Index:
     def purge(self) -> None:
         """Rows were taken back, so their ids may come again: keep no trace of rows that are gone.
 
-        O(n), and only after a call failed that had added rows.
+        Only after a call failed that had added rows; but who may put may let calls fail on purpose,
+        so an index does better to look at the row of a key that surfaces: then it needs none.
         """
 
     def undoing(self, begins: bool) -> None:

@@ -220,11 +220,6 @@ class RecordIndex(Index):
             return None
         return row if tube is None or self.tube_of(row) == tube else None
 
-    def purge(self) -> None:
-        self._prune(self.ready, None)
-        for name, heap in self.heaps.items():
-            self._prune(heap, name)
-
     # -- counters --------------------------------------------------------------------------------
 
     @property

@@ -24,9 +24,10 @@ class StatusIndex(Index):
     """Tasks by status (field 1), ready ones in order of (priority, id).
 
     line: ready keys, each above the one before, as nearly all come; late: a heap of the others. A
-    key whose row is gone or no longer ready is dropped when its turn comes, and all of them when
-    they outnumber the live ones. Buried keys are kept sorted because `kick` takes them one by one;
-    taken and delayed ones are only ever listed. The priority of a row never changes.
+    key whose row is gone, no longer ready or, after a call that failed, another one of the same id
+    is dropped when its turn comes, and all of them when they outnumber the live ones. Buried keys
+    are kept sorted because `kick` takes them one by one; taken and delayed ones are only ever
+    listed. The priority of a row never changes.
     """
 
     __slots__ = (
@@ -125,23 +126,27 @@ class StatusIndex(Index):
 
         The caller must turn every one into a taken row in the same breath (`Space.update_many`).
         """
-        line, late, rows = self.line, self.late, self.rows
+        line, late, rows, pri = self.line, self.late, self.rows, self.pri
         found: dict[int, Row] = {}
         if not late:
-            keys = [line.popleft() & ID_MASK for _ in range(min(count, len(line)))]
+            keys = [line.popleft() for _ in range(min(count, len(line)))]
             found = {
-                key: row for key in keys if (row := rows.get(key)) is not None and row[1] == "r"
+                row[0]: row
+                for key in keys
+                if (row := rows.get(key & ID_MASK)) is not None
+                and row[1] == "r"
+                and (pri is None or row[pri] == key >> ID_BITS)
             }
         while len(found) < count:
             if late and (not line or late[0] <= line[0]):
-                task_id = heappop(late) & ID_MASK
+                key = heappop(late)
             elif line:
-                task_id = line.popleft() & ID_MASK
+                key = line.popleft()
             else:
                 break
-            row = rows.get(task_id)
-            if row is not None and row[1] == "r":
-                found[task_id] = row
+            row = rows.get(key & ID_MASK)
+            if row is not None and self._good(key, row):
+                found[row[0]] = row
         self.ready_count -= len(found)
         self.taken.update(dict.fromkeys(found))
         return list(found.values())
@@ -160,6 +165,9 @@ class StatusIndex(Index):
         line, late = self.line, self.late
         if line and line[0] == key:
             line.popleft()
+        elif line and line[-1] == key:
+            # Put by a call that failed, mostly: its id comes again.
+            line.pop()
         elif late and late[0] == key:
             heappop(late)
         elif len(line) + len(late) > 2 * self.ready_count + 64:
@@ -168,25 +176,27 @@ class StatusIndex(Index):
     def _compact(self) -> None:
         rows = self.rows
         keys = {*self.line, *self.late}
-        live = [key for key in keys if (row := rows.get(key & ID_MASK)) and row[1] == "r"]
+        live = [key for key in keys if (row := rows.get(key & ID_MASK)) and self._good(key, row)]
         self.line = deque(sorted(live))
         self.late = []
 
-    def purge(self) -> None:
-        self._compact()
+    def _good(self, key: int, row: Row) -> bool:
+        pri = self.pri
+        return row[1] == "r" and (pri is None or row[pri] == key >> ID_BITS)
 
     def first_ready(self) -> Row | None:
         """The ready row that a take would get, or None."""
-        line, late, rows = self.line, self.late, self.rows
+        line, late, rows, pri = self.line, self.late, self.rows, self.pri
         while True:
+            # As `_good` has it, without the call.
             if late and (not line or late[0] <= line[0]):
                 row = rows.get(late[0] & ID_MASK)
-                if row is not None and row[1] == "r":
+                if row and row[1] == "r" and (pri is None or row[pri] == late[0] >> ID_BITS):
                     return row
                 heappop(late)
             elif line:
                 row = rows.get(line[0] & ID_MASK)
-                if row is not None and row[1] == "r":
+                if row and row[1] == "r" and (pri is None or row[pri] == line[0] >> ID_BITS):
                     return row
                 line.popleft()
             else:

@@ -31,7 +31,8 @@ class SubQueueIndex(Index):
     `heads` has (at least) the smallest ready key of every free sub-queue; entries that no longer
     are one are dropped when they surface. Every operation is O(log n), whatever the number of
     sub-queues and however many tasks wait behind a busy one. Name and priority of a row never
-    change.
+    change; but after a call that failed its id may come again with others, so a key is good while
+    the row has them.
     """
 
     __slots__ = ("heads", "name", "pri", "rows", "subs")
@@ -92,7 +93,7 @@ class SubQueueIndex(Index):
                 if not sub.taken:
                     self._freed(row[self.name], sub)
             elif len(heap) > 2 * sub.ready + 64:
-                self._compact(sub)
+                self._compact(row[self.name], sub)
 
     def changed(self, old: Row, new: Row) -> None:
         before, after = old[1], new[1]
@@ -111,7 +112,7 @@ class SubQueueIndex(Index):
                 if self.heads and self.heads[0] == key:
                     heappop(self.heads)
             elif len(heap) > 2 * sub.ready + 64:
-                self._compact(sub)
+                self._compact(old[self.name], sub)
         else:
             self.removed(old)
             self.added(new)
@@ -121,13 +122,9 @@ class SubQueueIndex(Index):
         if not sub.ready:
             del self.subs[name]
             return
-        heap, rows = sub.heap, self.rows
-        while heap:
-            row = rows.get(heap[0] & ID_MASK)
-            if row is not None and row[1] == "r":
-                self._push_head(heap[0])
-                return
-            heappop(heap)
+        self._prune(name, sub)
+        if sub.heap:
+            self._push_head(sub.heap[0])
 
     def _push_head(self, key: int) -> None:
         heads = self.heads
@@ -138,30 +135,31 @@ class SubQueueIndex(Index):
 
     def _live_heads(self) -> list[int]:
         heads = []
-        for sub in self.subs.values():
+        for name, sub in self.subs.items():
             if sub.ready and not sub.taken:
-                self._prune(sub)
+                self._prune(name, sub)
                 if sub.heap:
                     heads.append(sub.heap[0])
         return heads
 
-    def _prune(self, sub: SubQueue) -> None:
-        """Drop keys whose row is gone or not ready. (All of them, in the middle of a batch.)"""
-        heap, rows = sub.heap, self.rows
-        while heap and ((row := rows.get(heap[0] & ID_MASK)) is None or row[1] != "r"):
+    def _good(self, key: int, name: str) -> bool:
+        row, pri = self.rows.get(key & ID_MASK), self.pri
+        return (
+            row is not None
+            and row[1] == "r"
+            and row[self.name] == name
+            and (pri is None or row[pri] == key >> ID_BITS)
+        )
+
+    def _prune(self, name: str, sub: SubQueue) -> None:
+        """Drop keys that are good no more. (All of them, in the middle of a batch.)"""
+        heap = sub.heap
+        while heap and not self._good(heap[0], name):
             heappop(heap)
 
-    def _compact(self, sub: SubQueue) -> None:
-        rows = self.rows
-        live = {key for key in sub.heap if (row := rows.get(key & ID_MASK)) and row[1] == "r"}
-        sub.heap = list(live)
+    def _compact(self, name: str, sub: SubQueue) -> None:
+        sub.heap = list({key for key in sub.heap if self._good(key, name)})
         heapify(sub.heap)
-
-    def purge(self) -> None:
-        for sub in self.subs.values():
-            self._compact(sub)
-        self.heads = self._live_heads()
-        heapify(self.heads)
 
     def first_ready(self) -> Row | None:
         """The ready row of a free sub-queue that a take would get, or None."""
@@ -181,7 +179,7 @@ class SubQueueIndex(Index):
         sub = self.subs.get(name)
         if sub is None or not sub.ready:
             return None
-        self._prune(sub)
+        self._prune(name, sub)
         return self.rows[sub.heap[0] & ID_MASK]
 
     def check(self) -> None:
