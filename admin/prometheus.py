@@ -200,6 +200,11 @@ def _log_families(node: NodeMetrics) -> Iterator[Metric]:
         "Things that wait for an operator; the node's status says which.",
         node.problems,
     )
+    yield _counter(
+        "audit_trail_lost_lines",
+        "Lines of the audit trail that could not be written: the disk refused or was too slow.",
+        node.trail_lost,
+    )
     yield _gauge(
         "tubes",
         "Tubes by type.",

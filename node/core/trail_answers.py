@@ -41,7 +41,10 @@ class TrailPage:
 
 
 class Trail(Protocol):
-    """What the admin API asks of it."""
+    """What the admin API asks of it. lost: lines that could not be written; problem: why, now."""
+
+    lost: int
+    problem: str
 
     def note(self, noted: Noted) -> None: ...
 
@@ -50,6 +53,9 @@ class Trail(Protocol):
 
 class NoTrail:
     """Of a node that keeps none."""
+
+    lost = 0
+    problem = ""
 
     def note(self, noted: Noted) -> None:
         return

@@ -152,10 +152,16 @@ class NodeBackend:
     def loss(self, peer: str | None) -> LossBound:
         return loss_bound(self.peering) if peer is None else loss_of(self.peering, peer)
 
+    def _problems(self) -> list[str]:
+        """What waits for an operator."""
+        found = [self.role.fiber.notes.fault, *self.peering.troubles.lines()]
+        if self.trail.problem:
+            found.append(f"the audit trail is not written: {self.trail.problem}")
+        return [one for one in found if one]
+
     def status(self) -> NodeStatus:
         core, engine, settings = self.core, self.core.engine, self.settings
         lineage = engine.store.lineage
-        fault = self.role.fiber.notes.fault
         state: State = self.role.role.value
         found = NodeStatus(
             name=settings.name,
@@ -190,7 +196,7 @@ class NodeBackend:
             transitions=tuple(_transition(made) for made in list(self.role.fiber.state.history))[
                 -TRANSITIONS_SHOWN:
             ],
-            problem=fault or "; ".join(self.peering.troubles.lines()) or None,
+            problem="; ".join(self._problems()) or None,
             promotion=settings.compat.promotion,
             failover=failover_of(self.peering),
             session_ttr=float(engine.ttr_s),
@@ -231,7 +237,7 @@ class NodeBackend:
         if self.memory is not None:
             found.memory_bytes, found.memory_state = self.memory.used, self.memory.state
             found.memory_high_bytes, found.memory_max_bytes = self.memory.high, self.memory.limit
-        found.problems = len(self.peering.troubles.lines()) + bool(self.role.fiber.notes.fault)
+        found.problems, found.trail_lost = len(self._problems()), self.trail.lost
         found.failover = failover_of(self.peering)
         found.snapshot_lsn = self.snapshots.last_lsn
         found.snapshot_pause_seconds = self.snapshots.longest_pause_s

@@ -100,6 +100,8 @@ class NodeMetrics:
     #: 0 below both bounds, 1 above high, 2 above max: puts are refused.
     memory_state: int = 0
     problems: int = 0
+    #: Lines of the audit trail that were not written.
+    trail_lost: int = 0
     failover: FailoverStatus | None = None
     data_free_bytes: int | None = None
     snapshot_lsn: int = 0

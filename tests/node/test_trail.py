@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,13 @@ async def test_a_token_of_its_own_reads_it_and_nothing_else() -> None:
 # -- a node ----------------------------------------------------------------------------------------
 
 
+def after_a_line(member: Member) -> dict[str, Any]:
+    """The node's status, once something was noted."""
+    assert member.ask("/v1/snapshot", {})[0] == 200
+    status: dict[str, Any] = member.ask("/v1/status")[1]
+    return status
+
+
 @pytest.mark.integration
 def test_a_node_writes_it_for_all_its_doors(tmp_path: Path) -> None:
     port, admin = free_ports(2)
@@ -283,10 +291,23 @@ def test_a_node_writes_it_for_all_its_doors(tmp_path: Path) -> None:
         code, page = member.ask("/v1/audit-trail")
         assert code == 200
         assert page["path"] == str(path)
+        kept = path.rename(tmp_path / "kept.jsonl")
+        path.symlink_to("/dev/full")
+        member.process.send_signal(signal.SIGHUP)
+        until(lambda: "No space left" in (after_a_line(member)["problem"] or ""), 20)
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=10) as answer:
+            told = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+        assert float(told["tandemq_audit_trail_lost_lines_total"]) >= 1
+        assert float(told["tandemq_problems"]) == 1
+        path.unlink()
+        kept.rename(path)
+        member.process.send_signal(signal.SIGHUP)
+        until(lambda: after_a_line(member)["problem"] is None, 20)
     finally:
         assert member.end() == 0
     found = [(one["by"], one["action"], one["outcome"]) for one in lines_of(path)]
-    assert found[-1] == ("signal", "end", "done")
+    # Behind it: how often reloads were refused, which is counted.
+    assert ("signal", "end", "done") in found[-2:]
     wanted = [
         ("iproto", "queue.create_tube", "done"),
         ("node", "role", "done"),
