@@ -56,14 +56,9 @@ class Peering:
         later: Callable[[Callable[[], None]], object],
     ) -> None:
         self.role = role
-        self.core = role.core
-        self.wal = role.wal
-        self.storage = role.storage
-        self.settings = role.settings
-        self.say = role.log
-        self.clock = clock
-        self.mono = mono
-        self.later = later
+        self.core, self.wal, self.storage = role.core, role.wal, role.storage
+        self.settings, self.say = role.settings, role.log
+        self.clock, self.mono, self.later = clock, mono, later
         self.redial: Callable[[], None] = lambda: None
         self.observers: list[Callable[[], None]] = []
         self.peers = {address: PeerState(address) for address in self.settings.peers}
