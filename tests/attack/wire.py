@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import socket
+import ssl
 import struct
 from typing import Any
 
@@ -42,8 +43,19 @@ def scramble(password: str, salt: bytes) -> bytes:
 class Wire:
     """One connection. Raises OSError and `Gone`."""
 
-    def __init__(self, port: int, user: str | None = None, password: str = "", wait: float = 10.0):
+    def __init__(
+        self,
+        port: int,
+        user: str | None = None,
+        password: str = "",
+        wait: float = 10.0,
+        authority: str = "",
+    ) -> None:
+        """authority: speak TLS with who shows a certificate of that file's authority."""
         self.socket = socket.create_connection(("127.0.0.1", port), wait)
+        if authority:
+            context = ssl.create_default_context(cafile=authority)
+            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.socket.settimeout(wait)
         self.rest = b""
         self.sync = 0

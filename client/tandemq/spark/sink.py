@@ -106,7 +106,13 @@ def tls_of(values: Mapping[str, Any]) -> Tls | None:
 
 
 def target_of(values: Mapping[str, Any]) -> Target:
+    """Variables are read where the writers run. Raises ValueError."""
     password = os.environ.get(values["passwordEnv"]) if values["user"] else None
+    if values["user"] and password is None:
+        raise ValueError(
+            f"user {values['user']} has no password: the variable {values['passwordEnv']} "
+            "(option passwordEnv) is not set where the job's Python workers run"
+        )
     return Target(
         addresses(values["servers"]),
         values["tube"],

@@ -74,6 +74,8 @@ class Target:
         self.failure = "no server answered"
         #: The newest term ever seen: a node of an older one is superseded.
         self.term = 0
+        #: Since when connections are lost under every frame; None while frames are taken.
+        self._failing_since: float | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> asynctnt.Connection:
@@ -161,6 +163,7 @@ class Target:
             try:
                 await self._answered(answer)
                 done.stored += len(frame)
+                self._failing_since = None
             except TarantoolDatabaseError as error:
                 if error.code != ErrorCode.ER_READONLY:
                     await self._refused(waiting, done, error)
@@ -170,10 +173,22 @@ class Target:
                 continue
             except (TimeoutError, OSError, TarantoolError) as error:
                 self.failure = str(error) or type(error).__name__
+                self._give_up_in_time()
                 await self._resend(waiting, done)
                 continue
             waiting.popleft()
             return
+
+    def _give_up_in_time(self) -> None:
+        """A node that takes calls and hangs up on every frame would be tried for ever."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since > self.timeout_s:
+            raise TargetError(
+                f"every connection was lost before a frame was taken, for {self.timeout_s:g} s "
+                f"({self.failure}): the node's log says why; may this user put without logging in?"
+            )
 
     async def _answered(self, answer: asyncio.Future[Any]) -> None:
         """Wait for the answer as long as the node shows signs of life. Raises what it failed with.
