@@ -54,7 +54,8 @@ class Housekeeping:
         while True:
             await asyncio.sleep(1.0)
             self.snapshots.maybe()
-            self.backend.sample()
+            if self.backend is not None:
+                self.backend.sample()
 
     async def _recount(self) -> None:
         """What others did to the rescue files: a directory may hold thousands of them."""

@@ -98,7 +98,7 @@ def test_a_node_without_peers_and_admin_api_is_ready_with_little(tmp_path: Path)
     spared = {
         *("aiohttp", "asynctnt", "prometheus_client", "pydantic_settings", "rich", "tenacity"),
         *("yaml", "http.client", "tandemq_server.admin", "tandemq_server.arbiters.open"),
-        *("tandemq_server.wire.evaluate"),
+        *("tandemq_server.wire.evaluate", "tandemq_server.node.observe.backend"),
     }
     assert names & spared == set()
 
