@@ -20,7 +20,7 @@ from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.messages import CONTINUE
 from tandemq_server.spaces.store import Store
-from tandemq_server.statemachine import fiber
+from tandemq_server.statemachine import notes
 from tandemq_server.statemachine.notes import Notes
 from tandemq_server.statemachine.promotion import Advice, Answer
 from tandemq_server.storage.log import Log
@@ -62,7 +62,7 @@ def compare_terms_by_number(patch: Patch) -> None:
 
 
 def sleep_instead_of_barrier(patch: Patch) -> None:
-    patch.setattr(fiber, "advise", lambda _facts, _waited, _force: Advice(Answer.READY))
+    patch.setattr(notes, "advise", lambda _facts, _waited, _force: Advice(Answer.READY))
 
 
 def forget_to_release_at_promotion(patch: Patch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tandemq_server.node.cluster.failover.keeper import SeatKeeper
 from tandemq_server.replication.commit import CommitPoint
-from tandemq_server.statemachine import fiber, promotion
+from tandemq_server.statemachine import notes, promotion
 from tandemq_server.statemachine import seat as table
 from tandemq_server.statemachine.promotion import Advice, Answer
 from tandemq_server.statemachine.seat import Lead, Needs, Stand, Starved
@@ -53,7 +53,7 @@ def serve_without_the_seat(patch: Patch) -> None:
 
 
 def ask_nobody_before_a_promotion(patch: Patch) -> None:
-    patch.setattr(fiber, "advise", lambda _facts, _waited, _force: Advice(Answer.READY))
+    patch.setattr(notes, "advise", lambda _facts, _waited, _force: Advice(Answer.READY))
     patch.setattr(promotion, "advise", lambda _facts, _waited, _force: Advice(Answer.READY))
     patch.setattr(table, "may_take", lambda _view, _event: "")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemq.model.terms import Claim
-from tandemq_server.statemachine import effects, fiber
+from tandemq_server.statemachine import effects, notes
 from tandemq_server.statemachine.effects import (
     Done,
     Failed,
@@ -514,7 +514,7 @@ def test_a_fault_of_our_own_does_not_freeze_the_fiber(
 
 def test_a_fault_while_advising_leaves_startup(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner()
-    monkeypatch.setattr(fiber, "advise", _broken)
+    monkeypatch.setattr(notes, "advise", _broken)
     owner.go()
     assert owner.role is Role.WAITING
     assert owner.fiber.ro_reason == "failed: ZeroDivisionError: ours"
