@@ -21,6 +21,7 @@ from tandemq_server.admin.security import AdminConfig, Gate
 from tandemq_server.admin.stream import Streams
 from tandemq_server.admin.trail import Noting
 from tandemq_server.admin.waiting_room import WaitingRoom
+from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.node.observe.answers import Backend
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -63,7 +64,7 @@ class AdminServer:
         self.handlers = Handlers(backend, config, self.operations, self.streams)
         self._refusals: dict[tuple[str, str], float] = {}
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._room: WaitingRoom | None = None
 
     def app(self) -> web.Application:
@@ -98,19 +99,13 @@ class AdminServer:
             return protocol if room.enter(protocol) else _Refuse()
 
         try:
-            self._server = await loop.create_server(
-                accept,
-                config.host,
-                config.port,
-                ssl=config.tls,
-                ssl_handshake_timeout=None if config.tls is None else config.ask_s,
-                backlog=128,
+            self._server, address = await listen(
+                accept, config.host, config.port, config.tls, config.ask_s, backlog=128
             )
         except BaseException:
             await self._runner.cleanup()
             raise
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        return address
 
     async def stop(self) -> None:
         """Stop listening, end streams, give up operations still under way."""

@@ -29,6 +29,7 @@ from tandemq.model.errors import StorageError
 from tandemq_server.admin.problems import Problem, problem_of
 from tandemq_server.admin.waiting_room import WaitingRoom
 from tandemq_server.arbiters.base import Refused, SwapLost, as_json, told
+from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.statemachine.seat import Reading
 from tandemq_server.witness.checks import (
     BODY_MAX,
@@ -94,7 +95,7 @@ class WitnessServer(Living):
         self._ending = False
         self._reported: dict[tuple[str, str], float] = {}
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._room: WaitingRoom | None = None
         self._ticking: asyncio.Task[None] | None = None
 
@@ -134,19 +135,14 @@ class WitnessServer(Living):
             return protocol if room.enter(protocol) else _Refuse()
 
         try:
-            self._server = await loop.create_server(
-                accept,
-                config.host,
-                config.port,
-                ssl=config.tls,
-                ssl_handshake_timeout=None if config.tls is None else config.ask_s,
+            self._server, address = await listen(
+                accept, config.host, config.port, config.tls, config.ask_s, backlog=128
             )
         except BaseException:
             await self._runner.cleanup()
             raise
         self._ticking = asyncio.create_task(self._tick())
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        return address
 
     async def stop(self) -> None:
         """Answer who waits, stop listening; a change under way is finished."""

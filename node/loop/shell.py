@@ -17,6 +17,7 @@ from tandemq_server.node.loop.accepted import Socket
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.dialer import close_soon
 from tandemq_server.node.loop.doors import Guesses, InputRoom, Room, Rotation
+from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.node.loop.timing import Turns
 from tandemq_server.node.loop.wal_writer import WalWriter
 
@@ -49,7 +50,7 @@ class Shell:
         self.room = room = room or Room()
         self.log = log
         self.loop = asyncio.get_running_loop()
-        self.servers: list[asyncio.Server] = []
+        self.listeners: list[Listener] = []
         self.draining = False
         self.input = InputRoom(room.input_bytes_max)
         self.guesses = Guesses()
@@ -74,17 +75,11 @@ class Shell:
         self, host: str, port: int, tls: ssl.SSLContext | None, dialect: str = "tube"
     ) -> tuple[str, int]:
         """Accept connections that speak a dialect; returns the address bound."""
-        server = await self.loop.create_server(
-            lambda: Socket(self, tls is not None, dialect),
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else self.room.handshake_s,
-            backlog=1024,
+        listener, address = await listen(
+            lambda: Socket(self, tls is not None, dialect), host, port, tls, self.room.handshake_s
         )
-        self.servers.append(server)
-        address = server.sockets[0].getsockname()
-        return address[0], address[1]
+        self.listeners.append(listener)
+        return address
 
     def next_id(self) -> int:
         self._next_id += 1
@@ -234,8 +229,8 @@ class Shell:
         self.draining = True
         if self._look is not None:
             self._look.cancel()
-        for server in self.servers:
-            server.close()
+        for listener in self.listeners:
+            listener.close()
         self.core.shutdown()
         self.flush()
         deadline = self.loop.time() + seconds
