@@ -264,10 +264,10 @@ def silent_handshakes(home: Path, seconds: float) -> Toll:
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 # More than there may be under way: some are ended, and begun again.
-                for one in silent[:-600]:
+                for one in silent[:-300]:
                     one.close()
-                del silent[:-600]
-                for _ in range(600):
+                del silent[:-300]
+                for _ in range(300):
                     try:
                         silent.append(socket.create_connection(("127.0.0.1", node.port), 1))
                     except OSError:
