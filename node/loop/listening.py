@@ -1,6 +1,6 @@
 """Listening sockets, with TLS or without: how many handshakes may be under way, and which one goes.
 
-The event loop's own listeners begin a handshake for whoever connects, some 50 kB each, and tell
+The event loop's own listeners begin a handshake for whoever connects, up to 300 kB each, and tell
 nobody before it is done; so strangers who begin none could fill memory and descriptors. Must not
 be here: what is spoken afterwards.
 """
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 #: Handshakes under way at one time, of one listener. Beyond, connections wait in the kernel.
-HANDSHAKES_MAX = 256
+HANDSHAKES_MAX = 128
 #: So long the eldest of so many may take, in seconds, before it makes room for another.
 PATIENCE_S = 0.5
 #: When no connection can be accepted (no descriptors are left), until the next attempt.
@@ -77,7 +77,8 @@ class TlsListener:
                 if family == socket.AF_INET6:
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 _bind(one, address)
-                one.listen(backlog)
+                # Who waits in the kernel behind strangers waits for a few rounds of them, no more.
+                one.listen(min(backlog, 4 * HANDSHAKES_MAX))
         except BaseException:
             self.close()
             raise
