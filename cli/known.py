@@ -33,18 +33,24 @@ def info(
     as_lines: Json = False,
 ) -> None:
     """Tell all that is known of tasks: state, holder, deadlines, attempts, every failure."""
-
-    async def work(caller: Caller) -> list[tuple[Any, dict[str, Any]]]:
-        return [await looked_at(caller, tube, number) for number in task]
-
-    for row, known in remote.run(work):
+    for row, known in looked_up(remote, tube, task):
         if as_lines:
             json_line(as_json(row, known))
         else:
             _show(row, known)
 
 
-async def looked_at(caller: Caller, tube: str, task_id: int) -> tuple[Any, dict[str, Any]]:
+def looked_up(remote: Remote, tube: str, tasks: list[int]) -> list[tuple[Any, dict[str, Any]]]:
+    """Each task as `peek` gives it, with what is known of it."""
+
+    async def work(caller: Caller) -> list[tuple[Any, dict[str, Any]]]:
+        return [await _looked_at(caller, tube, number) for number in tasks]
+
+    found: list[tuple[Any, dict[str, Any]]] = remote.run(work)
+    return found
+
+
+async def _looked_at(caller: Caller, tube: str, task_id: int) -> tuple[Any, dict[str, Any]]:
     """A task as `peek` gives it, and what is known of it: {} where that may not be asked."""
     from asynctnt.exceptions import TarantoolDatabaseError
 
@@ -134,4 +140,4 @@ def moment(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-__all__ = ["COLUMNS", "add_to", "as_json", "cells", "duration", "looked_at", "moment"]
+__all__ = ["COLUMNS", "add_to", "as_json", "cells", "duration", "looked_up", "moment"]

@@ -179,12 +179,9 @@ def peek(
     as_lines: Json = False,
 ) -> None:
     """Look at tasks, and at what is known of them, without touching them."""
-    from tandemq_server.cli.known import COLUMNS, as_json, cells, looked_at
+    from tandemq_server.cli.known import COLUMNS, as_json, cells, looked_up
 
-    async def work(caller: Caller) -> list[tuple[Any, dict[str, Any]]]:
-        return [await looked_at(caller, tube, number) for number in task]
-
-    found = remote.run(work)
+    found = looked_up(remote, tube, task)
     if as_lines:
         for row, known in found:
             json_line(as_json(row, known))

@@ -199,15 +199,14 @@ def decode_message(body: bytes | memoryview) -> Message:
         raise LinkError(f"unknown message type {str(values[0])[:32]}")
     if values[0] == _HELLO_TYPE:
         _check_version(values)
-    checks, required = _CHECKS[kind]
+    names, checks, required = _CHECKS[kind]
     if len(values) <= required:
         raise LinkError(f"{kind.__name__} has {len(values) - 1} fields of {required}")
     found: list[Any] = []
     try:
-        _check_all([check for _, check in checks], values[1:], found)
+        _check_all(checks, values[1:], found)
     except (LinkError, LineageError) as error:
-        name = checks[len(found)][0]
-        raise LinkError(f"{name} of {kind.__name__} {error.reason}") from error
+        raise LinkError(f"{names[len(found)]} of {kind.__name__} {error.reason}") from error
     return kind(*found)
 
 
@@ -319,10 +318,11 @@ def _check_for(name: str, annotation: str) -> Check:
     return _id if annotation == "bytes" else _BY_ANNOTATION[annotation]
 
 
-#: For each type: (field, check) in order, and how many of them may not be missing.
-_CHECKS: dict[type[Message], tuple[list[tuple[str, Check]], int]] = {
+#: For each type: its fields in order, their checks, and how many of them may not be missing.
+_CHECKS: dict[type[Message], tuple[tuple[str, ...], tuple[Check, ...], int]] = {
     kind: (
-        [(field.name, _check_for(field.name, str(field.type))) for field in fields(kind)],
+        tuple(field.name for field in fields(kind)),
+        tuple(_check_for(field.name, str(field.type)) for field in fields(kind)),
         sum(field.default is MISSING for field in fields(kind)),
     )
     for kind in TYPES.values()
