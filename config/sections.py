@@ -180,6 +180,14 @@ class Limits(Section):
         "Of these, how many are kept for those who log in with the right `replication` or `*`: "
         "peers and operators get in when all others are taken.",
     )
+    connections_per_address: Count | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Of connections_max, how many one address (of IPv6, one /64 network) may "
+        "have; null for four fifths. Set it higher where clients come through one proxy.",
+        json_schema_extra={"accepted": "1 to 1000000, null"},
+    )
     input_bytes_max: Bytes = size(
         256 * MIB,
         MIB,
