@@ -74,7 +74,10 @@ def text(default: Any, meaning: str, accepted: str, **more: Any) -> Any:
 class Section(BaseModel):
     """Part of the configuration: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    # What validates a section is built with the whole, not for each one alone as well.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
 class Queue(Section):
