@@ -71,13 +71,10 @@ def text(default: Any, meaning: str, accepted: str, **more: Any) -> Any:
     return Field(default, description=meaning, json_schema_extra={"accepted": accepted}, **more)
 
 
-class Section(BaseModel):
+class Section(BaseModel, defer_build=True):  # what validates it is built with the whole
     """Part of the configuration: unknown keys are errors, values never change."""
 
-    # What validates a section is built with the whole, not for each one alone as well.
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Queue(Section):
