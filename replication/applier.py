@@ -74,6 +74,8 @@ class Applier:
         self.upstream_last = 0
         self.last_lag_us = 0
         self._generation = log.generation
+        #: The first LSN that was not here when this upstream began to send.
+        self._begun = log.last_lsn + 1
         #: The last LSN this upstream is known to have, too: all that may be confirmed to it.
         self._shared_lsn = 0
         self._acked = (0, 0, 0)
@@ -161,6 +163,7 @@ class Applier:
         """The snapshot of this connection is installed (after `FollowedLog.installed`)."""
         self._generation = self.log.generation
         self._shared_lsn = self.log.last_lsn
+        self._begun = self.log.last_lsn + 1
 
     def _data(self, message: Message, now_us: int) -> list[Decision]:
         log = self.log
@@ -184,7 +187,7 @@ class Applier:
             if log.snapshot.comes_over(self):
                 raise LinkError("a frame before the snapshot is installed")
             return self._close(Resubscribe("another link brings a snapshot"))
-        decisions, shared = log.frames(message.data, message.term_id)
+        decisions, shared = log.frames(message.data, message.term_id, self._begun)
         if shared:
             self._shared_lsn = max(self._shared_lsn, shared)
             self._upstream_at(shared, now_us)
@@ -233,6 +236,7 @@ class Applier:
                 return self._close(Resubscribe(f"LSN {welcome.lsn} is not next here any more"))
             self.feeding = True
             self._shared_lsn = log.last_lsn
+            self._begun = log.last_lsn + 1
             dropped = log.snapshot.not_needed()
             log.committed(welcome.commit_lsn, _last_id(welcome.lineage), welcome.lineage)
             return self._closing(dropped)

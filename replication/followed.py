@@ -40,10 +40,12 @@ def _nothing_known(_first_lsn: int) -> tuple[int, int] | None:
 class _Run:
     """Frames of one message that are appended as one: `data[start:end]`.
 
-    repeated: the last LSN of the repetitions passed over in front of them, 0 for none.
+    repeated: the last LSN of the repetitions passed over in front of them, 0 for none. begun: the
+    first LSN that was not here when this upstream began to send.
     """
 
     __slots__ = (
+        "begun",
         "commit_lsn",
         "data",
         "end",
@@ -57,8 +59,9 @@ class _Run:
         "term",
     )
 
-    def __init__(self, data: bytes, start: int) -> None:
+    def __init__(self, data: bytes, start: int, begun: int) -> None:
         self.data = data
+        self.begun = begun
         self.start = self.end = start
         self.frames = self.first_lsn = self.last_lsn = self.commit_lsn = self.repeated = 0
         self.records: list[Record] = []
@@ -158,7 +161,7 @@ class FollowedLog:
         """Somebody knows that so much was acknowledged."""
         self.known = learned(self.known, mark, self.lineage.terms, self.last_lsn)
 
-    def frames(self, data: bytes, term_id: bytes) -> tuple[list[Decision], int]:
+    def frames(self, data: bytes, term_id: bytes, begun: int) -> tuple[list[Decision], int]:
         """What to do with whole frames of one term: append, ignore repetitions, ask anew, alarm.
 
         Also gives the last LSN they are known to share with this log, 0 for none. Frames behind
@@ -168,7 +171,7 @@ class FollowedLog:
         out: list[Decision] = []
         at = shared = 0
         while at < len(data) or not at:
-            run = _Run(data, at)
+            run = _Run(data, at, begun)
             found: Decision | None = None
             error = ""
             try:
@@ -218,7 +221,7 @@ class FollowedLog:
                         return Resubscribe(
                             f"LSN {first_lsn} came, the log here ends at {self.last_lsn}"
                         )
-                    if (differs := self._repetition(header, term_id)) is not None:
+                    if (differs := self._repetition(header, term_id, begun=run.begun)) is not None:
                         return differs
                     run.repeated = last_lsn
                     at += HEADER_SIZE + length
@@ -233,7 +236,7 @@ class FollowedLog:
                 try:
                     last = self._opened_by(header, found, term_id)
                 except LineageError as error:
-                    return _outranked(header, last) or Alarm(first_lsn, error.reason)
+                    return _outranked(header, last, run.begun) or Alarm(first_lsn, error.reason)
                 run.opens = True
             if not run.frames:
                 run.first_lsn, run.term = first_lsn, last
@@ -286,15 +289,18 @@ class FollowedLog:
         self.lineage = longer
         return term
 
-    def _repetition(self, header: FrameHeader, term_id: bytes) -> Alarm | Resubscribe | None:
+    def _repetition(
+        self, header: FrameHeader, term_id: bytes, begun: int
+    ) -> Alarm | Resubscribe | None:
         """All of it is here already: is it the same?"""
         self.repeated += 1
         own = self.lineage.term_at(header.first_lsn)
         if own is None or own.id != term_id:
             number = own.number if own is not None else "none"
-            if own is not None and own.number != header.term:
+            if own is not None and (own.number != header.term or own.start_lsn >= begun):
                 # Another link brought this log up to here since this one was asked for: whose
-                # records stand is for the handshake to say, which knows both lineages.
+                # records stand is for the handshake to say, which knows both lineages. Two terms
+                # may have one number, one of them opened by force.
                 return _asked_anew(header, own)
             return Alarm(
                 header.first_lsn,
@@ -319,12 +325,16 @@ class FollowedLog:
         return term.id if term is not None else bytes(ID_BYTES)
 
 
-def _outranked(header: FrameHeader, own: Term | None) -> Resubscribe | None:
+def _outranked(header: FrameHeader, own: Term | None, begun: int) -> Resubscribe | None:
     """A master that lost fed this node when the term here came over another link.
 
     It went on from what they shared; what it sends now is to be cut there, and is no fork here.
     """
-    return None if own is None or own.number <= header.term else _asked_anew(header, own)
+    if own is None or own.number < header.term:
+        return None
+    if own.number == header.term and own.start_lsn < begun:
+        return None
+    return _asked_anew(header, own)
 
 
 def _asked_anew(header: FrameHeader, own: Term) -> Resubscribe:

@@ -294,6 +294,20 @@ def test_a_repetition_of_another_term_raises_the_alarm() -> None:
     assert "of term 1 here and of term 1" in alarm.reason
 
 
+@pytest.mark.parametrize("lsn", [11, 12], ids=["where both began", "behind it"])
+def test_two_terms_of_one_number_brought_by_two_links_are_for_the_handshake(lsn: int) -> None:
+    """One of them was opened by force: which one stands the handshake knows, which sees both."""
+    log = log_at()
+    other = link(log)
+    opened = opening(11, 2, X, A, 11, "x", False, own=X)
+    assert [type(one) for one in link(log).receive(opened, 0, 0)] == [Append]
+    [decision] = other.receive(frame(lsn, 1, 2, B), 0, 0)
+    assert isinstance(decision, Resubscribe)
+    assert "is of term 2" in decision.reason
+    assert other.closed
+    assert log.lineage.last.id == X  # type: ignore[union-attr]
+
+
 def test_a_newer_term_where_another_link_brought_an_older_one_is_asked_for_anew() -> None:
     """The winner's frames, behind those of the loser: the handshake settles it, as above."""
     [decision] = link(log_at()).receive(frame(5, 1, 7, X), 0, 0)
