@@ -213,6 +213,7 @@ func (s *story) countIds(key named, found map[int64]bool, attempts []*op) {
 		s.found("from nowhere", where, "it was never put and came out", s.of(key.tube, -1, key.payload))
 	case makers == 0:
 		s.found("refused, yet done", where, "every put was refused and it came out", s.of(key.tube, -1, key.payload))
+	case len(found) > makers && s.comesAgain(key):
 	case len(found) > makers:
 		why := fmt.Sprintf("%d ids, and at most %d puts were done", len(found), makers)
 		s.found("stored twice", where, why, s.of(key.tube, -1, key.payload))
@@ -223,6 +224,16 @@ func (s *story) countIds(key named, found map[int64]bool, attempts []*op) {
 func (s *story) comesUntold(key named) bool {
 	for _, one := range s.events {
 		if one.event == "untold" && one.tube == key.tube && one.payload == key.payload {
+			return true
+		}
+	}
+	return false
+}
+
+// comesAgain: it may leave and come back under another id (moved there and here, sent back).
+func (s *story) comesAgain(key named) bool {
+	for _, one := range s.events {
+		if one.event == "untold" && one.again && one.tube == key.tube && one.payload == key.payload {
 			return true
 		}
 	}

@@ -85,6 +85,7 @@ type line struct {
 	AtUs         *int64          `json:"at_us"`
 	File         string          `json:"file"`
 	Why          string          `json:"why"`
+	Again        bool            `json:"again"`
 	Text         string          `json:"text"`
 }
 
@@ -118,6 +119,7 @@ type told struct {
 	kinds                      map[kind]bool
 	from, to                   int64
 	text                       string
+	again                      bool
 }
 
 // run is one history, and what its file says of it.
@@ -263,7 +265,7 @@ func event(one *line) (told, error) {
 	made := told{
 		event: one.Event, tube: one.Tube, session: one.Session, node: one.Node, sub: one.Subqueue,
 		task: orNone(one.Task), payload: text(one.Payload), from: orNone(one.FromUs), to: orNever(one.ToUs),
-		text: one.Text,
+		text: one.Text, again: one.Again,
 	}
 	if one.AtUs != nil {
 		made.from, made.to = *one.AtUs, *one.AtUs

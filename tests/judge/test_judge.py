@@ -204,6 +204,12 @@ def a_dead_letter(story: Story) -> None:
     story.op("ack", 0, 102, 103, payload=2, tube="dead")
 
 
+def a_task_moved_away_and_back(story: Story) -> None:
+    story.event("untold", tube="t", payload=2, from_us=1_000, why="moved", again=True)
+    story.op("take", 70, 100, 101, payload=2)
+    story.op("ack", 70, 102, 103, payload=2)
+
+
 def a_ttl_that_ended(story: Story) -> None:
     lose(story)
     put = next(line for line in story.lines if line.get("task") == 2)
@@ -240,6 +246,7 @@ ALLOWED = (
     a_cut_that_was_rescued,
     an_ack_that_was_cut,
     a_dead_letter,
+    a_task_moved_away_and_back,
     a_ttl_that_ended,
 )
 

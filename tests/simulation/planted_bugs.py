@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tandemq.model.record import DELETE
-from tandemq_server.engine import keys, lifecycle
+from tandemq_server.engine import attempts, keys, lifecycle, listing
+from tandemq_server.engine.sessions import Sessions
 from tandemq_server.node.cluster.peering import Peering
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.recovered import Storage
@@ -27,6 +28,7 @@ from tandemq_server.storage.log import Log
 from tandemq_server.storage.recovery import open_log, recover
 
 Patch = pytest.MonkeyPatch
+_delete = listing._delete
 
 
 def skip_fsync(patch: Patch) -> None:
@@ -178,6 +180,31 @@ def roll_without_syncing_the_directory(patch: Patch) -> None:
     patch.setattr(Log, "_roll", lazy)
 
 
+def end_sessions_with_their_connection(patch: Patch) -> None:
+    patch.setattr(Sessions, "_over", Sessions.end)
+
+
+def forget_sessions_at_a_promotion(patch: Patch) -> None:
+    restart = Sessions.restart
+    patch.setattr(Sessions, "restart", lambda sessions, _ttr_us: restart(sessions, 0))
+
+
+def lose_what_is_moved_by_filter(patch: Patch) -> None:
+    patch.setattr(listing, "_move", lambda tube, client, _to, rows: _delete(tube, client, rows))
+
+
+def leave_what_is_moved_by_filter(patch: Patch) -> None:
+    move = attempts.move
+
+    def copy(tube: Any, target: Any, task_id: int) -> Any:
+        row = tube.space.rows[task_id]
+        new, done = move(tube, target, task_id)
+        tube.space.insert(row)
+        return new, done
+
+    patch.setattr(attempts, "move", copy)
+
+
 PLANTED: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (
@@ -201,5 +228,9 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         count_what_was_written_during_a_sync,
         forget_idempotency_keys,
         roll_without_syncing_the_directory,
+        end_sessions_with_their_connection,
+        forget_sessions_at_a_promotion,
+        leave_what_is_moved_by_filter,
+        lose_what_is_moved_by_filter,
     )
 }

@@ -8,9 +8,13 @@ from typing import Any
 from tandemq.model.record import HEADER_SIZE, decode_body
 from tests.simulation.sim_clients import History, Op
 from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_operator import JUNK
 from tests.simulation.sim_plan import Plan
 from tests.simulation.sim_rescue import NotReadable, Rescued, read_all
 from tests.simulation.sim_tubes import DEAD
+
+#: What ends a task for good.
+ENDED = frozenset({"ack", "delete"})
 
 
 class Violation(Exception):
@@ -31,20 +35,41 @@ def check_history(
         if op.number is not None:
             by_number[op.number].append(op)
     kept = plan.never_alone and not forced
+    moved = "y_bulk" in plan.dimensions
     for number, ops in sorted(by_number.items()):
         if not any(op.kind == "put" for op in ops):
             raise Violation(f"C1: {number} was never put and came out: {_story(ops)}")
-        _check_lost(number, ops, rescued, kept, history.ops)
-        _check_twice(number, ops, rescued)
+        if not _deleted_by_filter(ops, history.ops):
+            _check_lost(number, ops, rescued, kept, history.ops, plan.tubes if moved else (DEAD,))
+        _check_twice(number, ops, rescued, moved)
     return rescued
 
 
-def _check_lost(number: int, ops: list[Op], rescued: Rescued, kept: bool, every: list[Op]) -> None:
+def _deleted_by_filter(ops: list[Op], every: list[Op]) -> bool:
+    """It was put to be deleted, and a call that deletes its kind may have met it."""
+    put = min((op.began for op in ops if op.subqueue == JUNK and op.kind == "put"), default=None)
+    return put is not None and any(
+        op.kind == "bulk delete"
+        and op.outcome.error is None
+        and (op.outcome.unknown or (op.ended or 0) > put)
+        for op in every
+    )
+
+
+def _check_lost(
+    number: int,
+    ops: list[Op],
+    rescued: Rescued,
+    kept: bool,
+    every: list[Op],
+    elsewhere: tuple[str, ...],
+) -> None:
     """What was acknowledged was finished by somebody, could expire, or is shown in a file.
 
     kept: in pair mode that never goes alone, and nobody forced: nothing acknowledged is cut.
+    elsewhere: tubes that it may have been moved to, with its payload, which nothing else has.
     """
-    finished = any(op.kind == "ack" and op.outcome.error is None for op in ops)
+    finished = any(op.kind in ENDED and op.outcome.error is None for op in ops)
     for op in ops:
         if op.kind != "put" or op.outcome.ok is None:
             continue
@@ -53,7 +78,7 @@ def _check_lost(number: int, ops: list[Op], rescued: Rescued, kept: bool, every:
         other = any(one.kind == "put" and one.outcome.unknown for one in ops)
         if kept and shown and not (other and finished):
             raise Violation(f"P1: {number} was acknowledged in pair mode and cut: {_story(ops)}")
-        told = shown or (DEAD, number) in rescued.by_number
+        told = shown or any((tube, number) in rescued.by_number for tube in elsewhere)
         if not (finished or told or op.expires or _finished_as_another(op, every, rescued)):
             raise Violation(f"C1: {number} was acknowledged and never finished: {_story(ops)}")
     came_out = any(op.kind == "take" for op in ops)
@@ -65,13 +90,14 @@ def _finished_as_another(lost: Op, every: list[Op], rescued: Rescued) -> bool:
     """Two logs that parted by force gave one id to two tasks, and one worker had both in hand.
 
     It finished the one that was cut, which a rescue file shows, at the node of the other log; by
-    an id alone, without the token of a delivery, nobody can tell which one it means.
+    an id alone, without the token of a delivery, nobody can tell which one it means. Nor can who
+    deletes by an id.
     """
     holders = {op.session for op in every if op.kind == "take" and op.number == lost.number}
     return any(
-        op.kind == "ack"
+        op.kind in ENDED
         and op.outcome.error is None
-        and op.session in holders
+        and (op.kind == "delete" or op.session in holders)
         and (op.tube, op.task_id) == (lost.tube, lost.task_id)
         and op.number not in (None, lost.number)
         and rescued.shows_put(op.tube, op.task_id, op.number)
@@ -79,21 +105,24 @@ def _finished_as_another(lost: Op, every: list[Op], rescued: Rescued) -> bool:
     )
 
 
-def _check_twice(number: int, ops: list[Op], rescued: Rescued) -> None:
+def _check_twice(number: int, ops: list[Op], rescued: Rescued, moved: bool) -> None:
+    """moved: it may have been another task of another tube when its end was cut."""
+    known = {(op.tube, op.task_id) for op in ops if op.task_id is not None}
+    again = moved and any(rescued.shows_again(tube, task_id) for tube, task_id in known)
     acks = [
         op
         for op in ops
-        if op.kind == "ack"
+        if op.kind in ENDED
         and op.outcome.ok is not None
-        and not rescued.shows_again(op.tube, op.task_id)
+        and not (again or rescued.shows_again(op.tube, op.task_id))
         # Known: of a whole state that is saved, nobody can tell what was finished in it.
         and op.node not in rescued.whole
     ]
     puts = [op for op in ops if op.kind == "put" and op.outcome.error is None]
     unkeyed = sum(op.outcome.unknown and op.key is None for op in puts)
     # A put that was cut is repeated, if its first answer was lost, where its key is not known.
-    again = sum(op.outcome.unknown and op.key is not None for op in puts) if rescued.files else 0
-    if len(acks) > 1 + unkeyed + again:
+    retried = sum(op.outcome.unknown and op.key is not None for op in puts) if rescued.files else 0
+    if len(acks) > 1 + unkeyed + retried:
         raise Violation(f"C3: {number} was finished {len(acks)} times: {_story(ops)}")
     takes = [op for op in ops if op.kind == "take"]
     for ack in acks:
@@ -107,7 +136,7 @@ def _check_twice(number: int, ops: list[Op], rescued: Rescued) -> None:
                 continue
             if take.began > ack.ended:
                 raise Violation(f"C3: {number} came out after its ack: {_story(ops)}")
-            stale = take.session != ack.session and take.ended < ack.began
+            stale = take.session != ack.session and take.ended < ack.began and ack.kind == "ack"
             if stale and own < take.began:
                 raise Violation(f"C4: {number} was finished by who had lost it: {_story(ops)}")
 

@@ -209,3 +209,5 @@ class History:
         self.ops: list[Op] = []
         #: (moment, session): its connection was gone for longer than its ttr.
         self.away: list[tuple[int, str]] = []
+        #: (session, asked, answered): a node took it for whom it says it is.
+        self.heard: list[tuple[str, int, int]] = []

@@ -14,7 +14,7 @@ from random import Random
 
 from tests.simulation.sim_plan import WIDE_RUN_US, Action, Plan
 from tests.simulation.sim_sizes import KIB, MIB, small
-from tests.simulation.sim_tubes import DEAD
+from tests.simulation.sim_tubes import DEAD, SPACE15
 from tests.simulation.sim_world import MS, SECOND
 
 Widening = Callable[[Plan, Random], Plan]
@@ -179,6 +179,17 @@ def finishes(plan: Plan, _chance: Random) -> Plan:
     return plan
 
 
+def bulk(plan: Plan, _chance: Random) -> Plan:
+    """Somebody moves, kicks, deletes and sends back tasks by filter; workers release in batches."""
+    tubes = plan.tubes if DEAD in plan.tubes else (DEAD, *plan.tubes)
+    return replace(plan, calls=True, tubes=tubes)
+
+
+def queue15(plan: Plan, _chance: Random) -> Plan:
+    """The last tube is a space of the calls of 1.5."""
+    return replace(plan, tubes=(*plan.tubes[:-1], SPACE15))
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -265,4 +276,8 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "short_logs": (0.6, short_logs),
     "slow_disks": (0.2, slow_disks),
     "traps": (0.6, traps),
+    "y_bulk": (0.25, bulk),
+    "y_queue15": (0.2, queue15),
 }
+#: Came later: off where a seed is to be what it was before.
+LATER = ("y_bulk", "y_queue15")

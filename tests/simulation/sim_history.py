@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.sim_clients import Op
 from tests.simulation.sim_rescue import Rescued
-from tests.simulation.sim_tubes import DEAD, dialect_of
+from tests.simulation.sim_tubes import DEAD, SPACE15, dialect_of
 
 if TYPE_CHECKING:
     from tests.simulation.sim_scenario import Scenario
 
+#: An operator's calls on many tasks, which say nothing of each.
+MANY = frozenset({"bulk kick", "bulk move", "bulk delete", "redrive"})
 KINDS = frozenset({"put", "take", "touch", "ack", "release", "bury", "delete"})
 
 
@@ -45,7 +47,8 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
 
 def _told(scenario: Scenario) -> list[Op]:
     # A put that a full tube, or a node that does not serve, refused says nothing of a task.
-    return [op for op in scenario.history.ops if op.kind in KINDS and op.tube != "xqueue"]
+    facades = ("xqueue", SPACE15)
+    return [op for op in scenario.history.ops if op.kind in KINDS and op.tube not in facades]
 
 
 def _op(op: Op, scenario: Scenario) -> dict[str, Any]:
@@ -95,6 +98,13 @@ def _ends_of_leases(scenario: Scenario) -> list[dict[str, Any]]:
     for at, node in scenario.forces:
         found.append({"event": "forced", "node": node, "at_us": at})
         found.append({"event": "lease_may_end", "session": "*", "from_us": at})
+    ops = scenario.history.ops
+    for op in ops:
+        if op.kind == "release_all" and op.tube != SPACE15 and op.outcome.error is None:
+            until = scenario.world.now if op.outcome.unknown else op.ended
+            event = {"event": "lease_may_end", "session": "*", "from_us": op.began, "to_us": until}
+            ids = {one.task_id for one in ops if one.tube == op.tube} - {None}
+            found += [{**event, "tube": op.tube, "task": task} for task in sorted(ids, key=str)]
     return found
 
 
@@ -117,11 +127,15 @@ def _cuts(rescued: Rescued) -> list[dict[str, Any]]:
 
 
 def _untold(scenario: Scenario) -> list[dict[str, Any]]:
-    """Dead letters move, and kicks wake what is buried, without a line of the task."""
+    """Dead letters move, and kicks wake what is buried, without a line of the task.
+
+    From an operator's first call on many tasks on, any may move.
+    """
+    bulk = [op.began for op in scenario.history.ops if op.kind in MANY and not op.outcome.error]
     numbers = {op.number for op in scenario.history.ops if op.kind == "bury"}
     numbers |= {op.number for op in scenario.history.ops if op.tube == DEAD}
     tubes = {op.number: op.tube for op in scenario.history.ops if op.kind == "put"}
-    return [
+    found = [
         {
             "event": "untold",
             "tube": tube,
@@ -132,3 +146,9 @@ def _untold(scenario: Scenario) -> list[dict[str, Any]]:
         for number in sorted(one for one in numbers if one is not None)
         for tube in {tubes[number], DEAD}
     ]
+    if bulk:
+        event = {"event": "untold", "from_us": min(bulk), "why": "many were moved"}
+        event["again"] = True
+        every = [(tube, number) for tube in scenario.plan.tubes for number in tubes]
+        found += [{**event, "tube": tube, "payload": number} for tube, number in every]
+    return found

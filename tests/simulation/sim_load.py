@@ -31,6 +31,9 @@ def number_of(payload: Any) -> int:
     """Whose payload it is; -1 for one that nobody put like this."""
     if isinstance(payload, int):
         return payload
+    if isinstance(payload, list) and len(payload) == 1:
+        # The fields of a task of queue15.
+        return number_of(payload[0])
     if not isinstance(payload, list) or len(payload) != 3:
         return -1
     number, size, text = payload
@@ -39,7 +42,7 @@ def number_of(payload: Any) -> int:
     return number if body(number, size) == [number, size, text] else -1
 
 
-def _find_node(client: Client, first: int) -> Script:
+def find_node(client: Client, first: int) -> Script:
     """Connect to some node; wait a little after each round of failures."""
     names = list(client.machines)
     turn = first
@@ -81,7 +84,7 @@ def producer(client: Client, history: History, tube: str, plan: Plan, pause_us: 
         patience = 10 * MS
         while True:
             if client.connected_to is None:
-                yield from _find_node(client, turn)
+                yield from find_node(client, turn)
             outcome = yield from _put(client, history, dialect, items)
             keyed = all("key" in opts for _, _, opts in items)
             if outcome.ok is not None or (outcome.unknown and not keyed):
@@ -172,8 +175,9 @@ class Worker:
         yield Sleep(self.chance.randint(10 * MS, 100 * MS))
 
     def _connect(self) -> Script:
-        yield from _find_node(self.client, self.turn)
+        yield from find_node(self.client, self.turn)
         args = (self.session,) if self.session is not None else ()
+        asked = self.client.world.now
         outcome = yield Call("queue.identify", args)
         if outcome.error is not None and "unknown" in outcome.error[1]:
             self.session, self.holding = None, []
@@ -188,6 +192,7 @@ class Worker:
         elif self.client.world.now - self.client.gone_at > self.plan.ttr * 0.98 * SECOND:
             self._forgotten()
         self.session = outcome.ok[0]
+        self.history.heard.append((self.name, asked, self.client.world.now))
         return True  # type: ignore[return-value]
 
     def _forgotten(self) -> None:
@@ -248,7 +253,9 @@ class Worker:
         successor: Op | None = None
         if len(held) > 1 and draw < 0.5:
             verb, ends = "ack", list(held)
-            call = self.dialect.ack_many([one.task_id for one in held])
+            if draw < 0.15 and "y_bulk" in self.plan.dimensions:
+                verb = "release"
+            call = self.dialect.many(verb, [one.task_id for one in held])
         else:
             verb = (
                 self.dialect.verb(draw) if self.plan.calls else "release" if draw < 0.1 else "ack"
@@ -288,7 +295,7 @@ def janitor(client: Client, history: History, plan: Plan, calm: bool = False) ->
     turn = 0
     while True:
         if client.connected_to is None:
-            yield from _find_node(client, turn)
+            yield from find_node(client, turn)
         tube = chance.choice(plan.tubes)
         dialect = dialect_of(plan, tube)
         calls = [("resume", Call(f"queue.tube.{tube}:resume", ())), ("kick", dialect.kick())]

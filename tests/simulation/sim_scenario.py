@@ -13,8 +13,10 @@ from tandemq_server.storage.memory import MemoryDisk
 from tests.simulation.sim_checks import Violation, check_end, check_history
 from tests.simulation.sim_clients import Call, Client, Connect, History, Script, Sleep
 from tests.simulation.sim_history import write_history
+from tests.simulation.sim_leases import Rules, check_leases
 from tests.simulation.sim_load import janitor, producer, worker
 from tests.simulation.sim_node import SimNode
+from tests.simulation.sim_operator import Operator
 from tests.simulation.sim_plan import Action, Plan
 from tests.simulation.sim_sizes import in_force
 from tests.simulation.sim_tubes import DEAD, dialect_of
@@ -36,6 +38,8 @@ class Scenario:
         self.kept_disks: dict[str, dict[str, bytes]] = {}
         #: (moment, node) of every promotion by force.
         self.forces: list[tuple[int, str]] = []
+        #: (moment, node): it began to serve.
+        self.reigns: list[tuple[int, str]] = []
         for number, name in enumerate(plan.nodes):
             peers = [other for other in plan.nodes if other != name]
             node = SimNode(self.world, self.network, name, peers)
@@ -76,9 +80,20 @@ class Scenario:
         self._heal()
         self._drain()
         rescued = check_history(self.history, self.machines, self.plan, self.forced)
+        if twice := check_leases(self.history, self._rules(), rescued):
+            raise Violation(f"C2: doubly valid: {twice}")
         check_end(self.machines)
         if directory := os.environ.get("SIM_HISTORY"):
             write_history(Path(directory), self, rescued)
+
+    def _rules(self) -> Rules:
+        """What a judge of leases has to know of the run, beside what clients saw."""
+        forced = []
+        for at, name in self.forces:
+            reigns = [begun for begun, node in self.reigns if node == name and begun >= at]
+            forced.append((at, min(reigns, default=at)))
+        stepped = any(action.kind == "skew" for action in self.plan.actions)
+        return Rules(int(self.plan.ttr * SECOND), stepped, tuple(forced))
 
     def _begin(self) -> None:
         a = self.machines["a"]
@@ -103,6 +118,9 @@ class Scenario:
         if self.plan.calls:
             client = self._client("j0")
             client.run(janitor(client, self.history, self.plan))
+        if "y_bulk" in self.plan.dimensions:
+            client = self._client("j2")
+            client.run(Operator(client, self.history, self.plan).run())
 
     def _client(self, name: str) -> Client:
         client = Client(self.world, self.network, self.machines, name)
@@ -117,6 +135,7 @@ class Scenario:
         """Whoever begins to serve in good order has all that was committed in its own history."""
         if made.target is not Role.RUNNING:
             return
+        self.reigns.append((self.world.now, node.name))
         if node.engine.now > node.clock.now() + SECOND:
             self.world.broken = f"C9: time stands still on {node.name}"
         lineage = node.engine.store.lineage

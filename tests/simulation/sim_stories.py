@@ -6,6 +6,7 @@ import errno
 from dataclasses import replace
 from random import Random
 
+from tests.simulation.sim_dimensions import bulk
 from tests.simulation.sim_plan import Action, Plan, make_plan
 from tests.simulation.sim_world import MS, SECOND
 
@@ -60,6 +61,12 @@ def sync_fails(seed: int) -> Plan:
         Action(at + chance.randint(200 * MS, SECOND), "power", "b", 50 * MS, "same"),
     )
     return replace(plan, wal_mode="fsync")
+
+
+def moved_by_filter(seed: int) -> Plan:
+    """An operator's calls on many tasks are among the load."""
+    plan = replace(make_plan(seed), actions=(Action(5 * SECOND, "snapshot", "a"),))
+    return replace(bulk(plan, Random(seed)), dimensions=plan.dimensions | {"y_bulk"})
 
 
 def _drawn(seed: int) -> tuple[Random, int]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 CODE_READ_ONLY = 7
 #: Where tasks go that were given up.
 DEAD = "dead"
+#: A space of the calls of 1.5, its number, and the tubes in it.
+SPACE15, NUMBER15, LANES15 = "space15", 15, ("one", "two")
 XQUEUE = {
     "format": [
         {"name": "id", "type": "unsigned"},
@@ -25,9 +27,14 @@ XQUEUE = {
 }
 
 
+def kind_of(tube: str) -> str:
+    """The type of a tube; but for two they are named by it."""
+    return {DEAD: "fifo", SPACE15: "queue15"}.get(tube, tube)
+
+
 def options_of(plan: Plan, tube: str) -> dict[str, Any]:
     """What the tube is created with."""
-    if not plan.calls or tube == DEAD:
+    if not plan.calls or tube in (DEAD, SPACE15):
         return {}
     chance = Random(f"{plan.seed}/{tube}")
     found: dict[str, Any] = {}
@@ -43,7 +50,7 @@ def options_of(plan: Plan, tube: str) -> dict[str, Any]:
 
 
 def dialect_of(plan: Plan, tube: str) -> Dialect:
-    kinds = {"xqueue": Records}
+    kinds = {"xqueue": Records, SPACE15: Lanes15}
     return kinds.get(tube, Dialect)(plan, tube)
 
 
@@ -65,8 +72,7 @@ class Dialect:
         return self.options.get("capacity", 1_000)
 
     def create(self) -> Call:
-        kind = "fifo" if self.tube == DEAD else self.tube
-        return Call("queue.create_tube", (self.tube, kind, self.options))
+        return Call("queue.create_tube", (self.tube, kind_of(self.tube), self.options))
 
     # -- puts ------------------------------------------------------------------------------------
 
@@ -115,8 +121,8 @@ class Dialect:
         tasks = outcome.ok[0] if count > 1 else [outcome.ok[0]]
         return [(task[0], task[2]) for task in tasks]
 
-    def ack_many(self, ids: list[Any]) -> Call:
-        return Call(f"queue.tube.{self.tube}:ack_many", (ids,))
+    def many(self, verb: str, ids: list[Any]) -> Call:
+        return Call(f"queue.tube.{self.tube}:{verb}_many", (ids,))
 
     def verb(self, draw: float) -> str:
         if draw < 0.08:
@@ -186,3 +192,62 @@ class Records(Dialect):
 
     def kick(self) -> Call:
         return Call(f"box.space.{self.tube}:dig", (10,))
+
+
+class Lanes15(Dialect):
+    """A space of two tubes, the calls of 1.5: tasks are named by 32 hex digits."""
+
+    batches = False
+
+    def __init__(self, plan: Plan, tube: str) -> None:
+        super().__init__(plan, tube)
+        self.ttr = 60.0
+        self.turn = 0
+
+    def create(self) -> Call:
+        return Call("queue15.create_space", (NUMBER15, {}))
+
+    def put_options(self, number: int, chance: Random) -> dict[str, Any]:
+        draw = chance.random()
+        found: dict[str, Any] = {"pri": chance.randint(-3, 3) if draw < 0.4 else 0}
+        if draw < 0.15:
+            found["delay"] = chance.choice((0.05, 0.5))
+        elif draw < 0.25:
+            found["ttl"] = chance.choice((1.0, 4.0))
+        found["call"] = chance.choice(("put", "put", "urgent", "put_unique"))
+        return found
+
+    def put(self, items: list[Any]) -> Call:
+        number, data, opts = items[0]
+        times = (opts.get("delay", 0), opts.get("ttl", 0), 0)
+        head = (NUMBER15, LANES15[number % 2], *times, opts["pri"])
+        return Call(f"queue15.{opts['call']}", (*head, data))
+
+    def ids(self, outcome: Outcome, count: int) -> list[Any]:
+        return [outcome.ok[0][0].decode() if outcome.ok else None]
+
+    def take(self, timeout: float, count: int) -> Call:
+        # Whoever waits in one tube of the space gets nothing of the other.
+        self.turn += 1
+        return Call("queue15.take", (NUMBER15, LANES15[self.turn % 2], timeout / 4))
+
+    def taken(self, outcome: Outcome, count: int) -> list[tuple[Any, Any]]:
+        if not outcome.ok or not outcome.ok[0]:
+            return []
+        return [(outcome.ok[0][0].decode(), outcome.ok[0][3])]
+
+    def verb(self, draw: float) -> str:
+        if draw < 0.1:
+            return "release"
+        return "bury" if draw < 0.14 else "touch" if draw < 0.2 else "ack"
+
+    def end(self, verb: str, task_id: Any, chance: Random) -> Call:
+        args: tuple[Any, ...] = (NUMBER15, task_id)
+        if verb == "release" and chance.random() < 0.5:
+            verb = "requeue"
+        elif verb == "release" and chance.random() < 0.3:
+            args += (0.3,)
+        return Call(f"queue15.{verb}", args)
+
+    def delay_of(self, call: Call) -> float:
+        return float(call.args[2]) if len(call.args) > 2 else 0.0

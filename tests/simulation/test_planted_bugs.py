@@ -17,6 +17,7 @@ from tests.simulation.sim_scenario import Scenario
 from tests.simulation.sim_stories import (
     asked_in_the_dark,
     clock_behind_the_log,
+    moved_by_filter,
     split_by_force,
     sync_fails,
 )
@@ -40,6 +41,8 @@ STORIES: dict[str, Callable[[int], Plan]] = {
     "roll_without_syncing_the_directory": sync_fails,
     "skip_fsync": sync_fails,
     "take_a_failed_sync_for_done": sync_fails,
+    "leave_what_is_moved_by_filter": moved_by_filter,
+    "lose_what_is_moved_by_filter": moved_by_filter,
 }
 
 

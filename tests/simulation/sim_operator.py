@@ -1,0 +1,105 @@
+"""An operator at work beside the load: tasks moved, kicked, deleted and sent back by filter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.sim_clients import Call, Client, History, Op, Outcome, Script, Sleep
+from tests.simulation.sim_load import NUMBERS, body, find_node, noted
+from tests.simulation.sim_plan import Plan
+from tests.simulation.sim_tubes import DEAD, dialect_of
+from tests.simulation.sim_world import MS, SECOND
+
+#: Its own tasks' numbers, within those of a tube: some to be deleted by id, others by filter.
+BY_ID, BY_FILTER = 900, 950
+#: The sub-queue of the latter.
+JUNK = "junk"
+
+
+class Operator:
+    """One call after the other, each with a line in the history; repeats none."""
+
+    def __init__(self, client: Client, history: History, plan: Plan) -> None:
+        self.client, self.history, self.plan = client, history, plan
+        self.chance = client.world.chance
+        self.turn = 0
+        #: How many of its own it put, by tube and first number; what it may delete.
+        self.puts: dict[tuple[str, int], int] = {}
+        self.mine: list[tuple[str, int, Any]] = []
+        #: Records have no such calls.
+        self.tubes = [tube for tube in plan.tubes if tube != "xqueue"]
+
+    def run(self) -> Script:
+        while True:
+            if self.client.connected_to is None:
+                yield from find_node(self.client, self.turn)
+            loaded = [tube for tube in self.tubes if tube != DEAD]
+            rarely = self.chance.random() < 0.1 or not loaded
+            outcome = yield from self._one(self.chance.choice(self.tubes if rarely else loaded))
+            if outcome is None or outcome.unknown or (outcome.error and outcome.error[0] == 7):
+                self.turn += 1
+                self.client.disconnect()
+            yield Sleep(self.chance.randint(20 * MS, SECOND // 2))
+
+    def _one(self, tube: str) -> Script:
+        dialect = dialect_of(self.plan, tube)
+        draw = self.chance.random()
+        if draw < 0.3 and dialect.batches:
+            groups = tube.startswith("utube")
+            return (yield from self._put(tube, BY_FILTER if groups and draw < 0.15 else BY_ID))
+        if draw < 0.45 and self.mine:
+            return (yield from self._delete())
+        if draw < 0.5:
+            return (yield from self._call(tube, "release_all"))
+        if draw < 0.6 and DEAD in self.plan.tubes:
+            to = {"to": self.chance.choice(self.tubes)} if draw < 0.53 else {}
+            args = (self.chance.choice((1, 3, 100)), to)
+            return (yield from self._call(DEAD, "redrive", *args))
+        return (yield from self._bulk(tube, draw))
+
+    def _bulk(self, tube: str, draw: float) -> Script:
+        opts: dict[str, Any] = {"limit": self.chance.choice((1, 3, 20))}
+        if tube.startswith("utube") and draw < 0.7:
+            return (yield from self._call(tube, "bulk", "delete", {**opts, "utube": JUNK}))
+        if draw < 0.75:
+            state = self.chance.choice(("buried", "delayed"))
+            return (yield from self._call(tube, "bulk", "kick", {**opts, "state": state}))
+        if state := self.chance.choice((None, None, "ready", "ready", "delayed", "buried")):
+            opts["state"] = state
+        opts["to"] = self.chance.choice([other for other in self.plan.tubes if other != tube])
+        return (yield from self._call(tube, "bulk", "move", opts))
+
+    def _call(self, tube: str, name: str, *args: Any) -> Script:
+        kind = f"{name} {args[0]}" if name == "bulk" else name
+        op = Op(self.client.name, kind, tube, None)
+        call = Call(f"queue.tube.{tube}:{name}", args)
+        return (yield from noted(self.history, self.client, [op], call))
+
+    def _put(self, tube: str, first: int) -> Script:
+        place = self.puts.get((tube, first), 0)
+        if place >= BY_FILTER - BY_ID - 1:
+            return Outcome(ok=[])  # type: ignore[return-value]
+        self.puts[tube, first] = place + 1
+        number = NUMBERS * self.plan.tubes.index(tube) + first + place
+        op = Op(self.client.name, "put", tube, number)
+        opts: dict[str, Any] = {}
+        if tube.startswith("utube"):
+            op.subqueue = opts["utube"] = JUNK if first == BY_FILTER else "u0"
+        dialect = dialect_of(self.plan, tube)
+        data = body(number, self.chance.randint(1, 100))
+        call = dialect.put([(number, data, opts)])
+        outcome: Outcome = yield from noted(self.history, self.client, [op], call)
+        [op.task_id] = dialect.ids(outcome, 1)
+        if outcome.ok is not None and op.task_id is None:
+            op.outcome = Outcome(error=(0, "full"))
+        elif op.task_id is not None and first == BY_ID:
+            self.mine.append((tube, number, op.task_id))
+        return outcome  # type: ignore[return-value]
+
+    def _delete(self) -> Script:
+        """One of its own, wherever it is by now: perhaps done, in a worker's hand, or elsewhere."""
+        tube, number, task_id = self.mine.pop(self.chance.randrange(len(self.mine)))
+        op = Op(self.client.name, "delete", tube, number)
+        op.task_id = task_id
+        call = dialect_of(self.plan, tube).end("delete", task_id, self.chance)
+        return (yield from noted(self.history, self.client, [op], call))
