@@ -6,6 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of nodes: without byte code each of them compiles the whole product.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first Python that is new enough; name another one with PYTHON=...
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \

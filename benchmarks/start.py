@@ -3,9 +3,9 @@
     python -m benchmarks.start --runs 7
     python -m benchmarks.start --before ../older-checkout   # both, in turns
 
-Each figure is the least of all runs: what other programs do to a run only makes it longer. Every
-run is a process of its own, with byte code that is there already. `--before` is another checkout of
-this repository, run by this one's interpreter.
+Each figure is the median of all runs, the least behind it: what other programs do to a run only
+makes it longer. Every run is a process of its own, with byte code that is there already. `--before`
+is another checkout of this repository, run by this one's interpreter.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 HERE = Path(__file__).resolve().parents[1]
 COMMAND = """
@@ -73,8 +74,9 @@ def node(root: Path) -> Iterator[tuple[str, tuple[float, float]]]:
 
 
 def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of all its threads; finer than the ticks of `stat`."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
 def once(root: Path) -> Figures:
@@ -87,6 +89,12 @@ def once(root: Path) -> Figures:
     return found
 
 
+def cell(figures: list[tuple[float, float]], at: int) -> str:
+    """The median, and the least: "0.31 s (0.29)"."""
+    values = [one[at] for one in figures]
+    return f"{median(values):.2f} s ({min(values):.2f})"
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start")
     parser.add_argument("--runs", type=int, default=5)
@@ -95,17 +103,17 @@ def main(argv: list[str]) -> int:
     roots = {"now": HERE}
     if options.before is not None:
         roots = {"before": options.before.resolve(), **roots}
-    best: dict[str, Figures] = {name: {} for name in roots}
+    found: dict[str, dict[str, list[tuple[float, float]]]]
+    found = {name: {what: [] for what in WHAT} for name in roots}
     for number in range(options.runs + 1):
         for name, root in roots.items():
-            for what, (cpu, wall) in once(root).items():
-                least = best[name].get(what, (cpu, wall))
+            for what, figures in once(root).items():
                 if number:  # the first one may have compiled
-                    best[name][what] = min(least[0], cpu), min(least[1], wall)
+                    found[name][what].append(figures)
     print("| | " + " | ".join(f"{name}, CPU | wall" for name in roots) + " |")
     print("|---|" + "--:|--:|" * len(roots))
     for what in WHAT:
-        cells = (f"{cpu:.2f} s | {wall:.2f} s" for cpu, wall in (best[n][what] for n in roots))
+        cells = (cell(found[name][what], at) for name in roots for at in (0, 1))
         print(f"| {what} | " + " | ".join(cells) + " |")
     return 0
 

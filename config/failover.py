@@ -81,5 +81,7 @@ class Failover(Section):
         3600,
         "How often in an hour; beyond that it is paused, with an alert, until an operator resumes.",
     )
-    etcd: EtcdSettings = Field(EtcdSettings(), description="With arbiter etcd.")
-    witness: WitnessSettings = Field(WitnessSettings(), description="With arbiter witness.")
+    etcd: EtcdSettings = Field(EtcdSettings.model_construct(), description="With arbiter etcd.")
+    witness: WitnessSettings = Field(
+        WitnessSettings.model_construct(), description="With arbiter witness."
+    )

@@ -133,19 +133,28 @@ class Settings(BaseModel):
         "a list of module:function",
     )
     tubes: tuple[Tube, ...] = text((), "Tubes to create at the start.", "a list of tubes")
-    replication: Replication = Field(Replication(), description="Links to the peers.")
-    failover: Failover = Field(
-        Failover(), description="Who may lead, kept by an arbiter, and takeover by itself."
+    replication: Replication = Field(
+        Replication.model_construct(), description="Links to the peers."
     )
-    queue: Queue = Field(Queue(), description="Settings of the module.")
-    compat: Compat = Field(Compat(), description="Where the original can be had back.")
-    wal: Wal = Field(Wal(), description="The log.")
-    snapshot: Snapshot = Field(Snapshot(), description="Snapshots.")
-    limits: Limits = Field(Limits(), description="What one client may make the node hold.")
-    memory: Memory = Field(Memory(), description="Bounds on the memory of the process.")
+    failover: Failover = Field(
+        Failover.model_construct(),
+        description="Who may lead, kept by an arbiter, and takeover by itself.",
+    )
+    queue: Queue = Field(Queue.model_construct(), description="Settings of the module.")
+    compat: Compat = Field(
+        Compat.model_construct(), description="Where the original can be had back."
+    )
+    wal: Wal = Field(Wal.model_construct(), description="The log.")
+    snapshot: Snapshot = Field(Snapshot.model_construct(), description="Snapshots.")
+    limits: Limits = Field(
+        Limits.model_construct(), description="What one client may make the node hold."
+    )
+    memory: Memory = Field(
+        Memory.model_construct(), description="Bounds on the memory of the process."
+    )
     tls: Tls | None = Field(None, description="Encryption; null for none.")
-    log: Log = Field(Log(), description="Lines on standard error.")
-    audit: Audit = Field(Audit(), description="The audit trail.")
+    log: Log = Field(Log.model_construct(), description="Lines on standard error.")
+    audit: Audit = Field(Audit.model_construct(), description="The audit trail.")
 
     @classmethod
     def load(

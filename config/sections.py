@@ -71,7 +71,7 @@ def text(default: Any, meaning: str, accepted: str, **more: Any) -> Any:
     return Field(default, description=meaning, json_schema_extra={"accepted": accepted}, **more)
 
 
-class Section(BaseModel):
+class Section(BaseModel, defer_build=True):  # what validates it is built with the whole
     """Part of the configuration: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -179,6 +179,14 @@ class Limits(Section):
         10_000,
         "Of these, how many are kept for those who log in with the right `replication` or `*`: "
         "peers and operators get in when all others are taken.",
+    )
+    connections_per_address: Count | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Of connections_max, how many one address (of IPv6, one /64 network) may "
+        "have; null for four fifths. Set it higher where clients come through one proxy.",
+        json_schema_extra={"accepted": "1 to 1000000, null"},
     )
     input_bytes_max: Bytes = size(
         256 * MIB,

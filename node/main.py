@@ -6,6 +6,7 @@ Only this module knows everybody. `serve` returns the process's exit code.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
@@ -45,7 +46,6 @@ from tandemq_server.node.loop.snapshots import Snapshots, snapshot_now
 from tandemq_server.node.loop.trail import trail_of
 from tandemq_server.node.loop.wal_writer import WalWriter
 from tandemq_server.node.loop.workers import Workers
-from tandemq_server.node.observe.peer_status import master_of
 from tandemq_server.node.reloading import Reloading, tokens_of
 from tandemq_server.statemachine.effects import Tick
 from tandemq_server.statemachine.roles import Role, Transition
@@ -71,6 +71,8 @@ def serve(settings: Settings, load: Callable[[], Settings] | None = None) -> int
         print("tandemq refuses to run with assertions off (python -O)", file=sys.stderr)
         return EXIT_REFUSED
     logger = Logger(settings.log.level, settings.log.format)
+    # What was imported stays: the collection before `ready` is for what is recovered.
+    gc.freeze()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(Node(settings, logger, load).run())
@@ -197,11 +199,17 @@ class Node:
         storage.retained = peering.source.retained_lsn
         if storage.log is not None:
             self.core.on_subscribe = self._subscribe
-        self.core.other_master = lambda: master_of(peering)
+        self.core.other_master = self._other_master
         self.core.promise = lambda: promise_of(peering)
         peers = peer_tls(settings)
         self.reloading.contexts += [peers] if peers is not None else []
         self.dialer = Dialer(peering, settings, peers)
+
+    def _other_master(self) -> tuple[str, str] | None:
+        """Who serves in place of this node; asked when it refuses something, hence read late."""
+        from tandemq_server.node.observe.peer_status import master_of
+
+        return master_of(self.peering)
 
     async def _live(self, tls: ssl.SSLContext | None) -> int:
         """From listening to the end. Signals count from the first moment."""

@@ -15,11 +15,11 @@ from tandemq_server.config.secrets import read_secret
 from tandemq_server.node.core.trail import Noted
 from tandemq_server.node.core.users import Users
 from tandemq_server.node.loop.doors import quotas_of
-from tandemq_server.node.observe.answers import Refused, Reloaded
 
 if TYPE_CHECKING:
     from tandemq_server.config.sections import Tls
     from tandemq_server.node.main import Node
+    from tandemq_server.node.observe.answers import Refused, Reloaded
 
 #: What is taken anew; of `replication` and `tls` only the keys behind them.
 TOP = frozenset({"users", "roles", "guest", "admin_token_env", "admin_token_file"}) | {
@@ -41,6 +41,8 @@ class Reloading:
 
     def on_signal(self) -> None:
         """SIGHUP: nobody waits for an answer but the log."""
+        from tandemq_server.node.observe.answers import Refused
+
         trail = self.node.trail
         trail.reopen()
         try:
@@ -53,6 +55,8 @@ class Reloading:
 
     def reload(self) -> Reloaded:
         """Raises `Refused` with every mistake as a blocker; then nothing has changed."""
+        from tandemq_server.node.observe.answers import Reloaded
+
         node = self.node
         try:
             wanted = self.load()
@@ -77,6 +81,8 @@ class Reloading:
     def _refused(self, problems: list[str]) -> Refused:
         for line in problems:
             self.node.logger.error(f"reload refused: {line}")
+        from tandemq_server.node.observe.answers import Refused
+
         return Refused("the configuration is not taken: nothing has changed", tuple(problems))
 
     def _certificates(self, tls: Tls | None) -> None:

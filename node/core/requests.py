@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _SQL = (c.EXECUTE, c.PREPARE)
 _STREAMS = (c.BEGIN, c.COMMIT, c.ROLLBACK)
 _WRITES = (c.INSERT, c.REPLACE, c.UPDATE, c.DELETE, c.UPSERT)
+#: Of a name that nobody was let in by, so much goes into the log: names may be kilobytes long.
+NAME_SHOWN = 200
 WATCHES = (c.WATCH, c.UNWATCH)
 #: Logins that may fail on one connection before it is closed.
 FAILED_LOGINS_MAX = 3
@@ -133,7 +135,7 @@ def authenticate(core: Core, connection: Connection, sync: int, body: dict[int, 
     user, method, data = parse_auth(body, methods)
     back_to_guest = is_guest_again(user, method, data, connection.salt)
     if not back_to_guest and not core.accounts.authenticate(user, method, data, connection.salt):
-        core.engine.report(f"login of {user!r} from {connection.peer} refused")
+        core.engine.report(f"login of {user[:NAME_SHOWN]!r} from {connection.peer} refused")
         raise denied()
     try:
         others = (one for one in core.connections.values() if one is not connection)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.loop.doors import Slices
+from tandemq_server.node.loop.places import network_of
 from tandemq_server.wire.greeting import greeting, instance_uuid
 
 if TYPE_CHECKING:
@@ -49,12 +50,11 @@ class Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shell = self.shell
         self.transport = transport
-        self.late = shell.crowded and not shell.strangers
-        if shell.draining or not shell.admit():
+        peer = transport.get_extra_info("peername")
+        self.address = network_of(peer[0]) if peer else "?"
+        if shell.draining or not shell.places.enter(self):
             self.transport.abort()
             return
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if peer else "?"
         where = f"{peer[0]}:{peer[1]}" if peer else "?"
         salt = shell.new_salt()
         connection = Connection(shell.core, shell.next_id(), salt, where, self.secure)
@@ -65,11 +65,11 @@ class Socket(asyncio.Protocol):
         self.heard = self.opened = shell.loop.time()
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         shell.core.connect(connection)
-        if connection.stranger:
-            shell.strangers[self] = None
-            if wait := shell.guesses.wait(self.address, self.heard):
-                self._pause(PENALTY)
-                shell.loop.call_later(wait, self._go_on_after, PENALTY)
+        if connection.stranger or self.late:
+            shell.places.stranger(self)
+        if connection.stranger and (wait := shell.guesses.wait(self.address, self.heard)):
+            self._pause(PENALTY)
+            shell.loop.call_later(wait, self._go_on_after, PENALTY)
         identity = shell.core.identity
         self.transport.write(greeting(identity.version, instance_uuid(identity.node_id), salt))
 
@@ -181,9 +181,10 @@ class Socket(asyncio.Protocol):
         """Somebody who had not logged in said something."""
         shell = self.shell
         if not connection.stranger:
-            shell.strangers.pop(self, None)
             if self.late:
                 self._tell_late(connection)
+            else:
+                shell.places.proved(self)
         for _ in range(connection.failed_logins - self._failures):
             shell.guesses.failed(self.address, self.heard)
         self._failures = connection.failed_logins
@@ -193,6 +194,7 @@ class Socket(asyncio.Protocol):
         core = self.shell.core
         if connection.link is not None or core.may_replicate(connection):
             self.late = False
+            self.shell.places.proved(self)
         elif not connection.stranger:
             core.close(connection, "connection limit reached: what is left is for peers")
 
@@ -244,7 +246,7 @@ class Socket(asyncio.Protocol):
         if connection.link is not None:
             connection.link.lost()
         shell = self.shell
-        shell.strangers.pop(self, None)
+        shell.places.leave(self)
         if self._holds:
             self._released()
         shell.core.disconnect(connection, shell.clock.now())
@@ -275,11 +277,15 @@ class Socket(asyncio.Protocol):
         elif room.idle_s is not None and not connection.waits and now - self.heard > room.idle_s:
             self.expire("idle")
 
+    def make_room(self) -> None:
+        """Somebody else gets its place."""
+        self.transport.abort()
+
     def expire(self, reason: str) -> None:
         """Close it without another word, and say so in the log."""
         if self.connection is None:
             return
-        self.shell.strangers.pop(self, None)
+        self.shell.places.proved(self)
         self.shell.log(f"{self.connection.peer}: closed: {reason}")
         self.transport.abort()
 

@@ -35,6 +35,7 @@ class ArbiterCalls:
         self.arbiter = arbiter
         self.flush = flush
         self.report = report
+        self._read_once = asyncio.Event()
         self._asked: asyncio.Queue[Read | Swap] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         keeper.ask = self._asked.put_nowait
@@ -77,6 +78,7 @@ class ArbiterCalls:
             self.keeper.read_failed(str(error))
         else:
             self.keeper.heard(reading)
+            self._read_once.set()
 
     async def _swap(self, swap: Swap) -> None:
         try:
@@ -108,6 +110,8 @@ class ArbiterCalls:
     async def _watch(self) -> None:
         """What is missed here, the read of each second tells."""
         while True:
+            # A node that has just started may be made the partner, and be needed, within a second.
+            await self._read_once.wait()
             known: Reading | None = self.keeper.view.reading
             if known is not None:
                 try:

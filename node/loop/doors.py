@@ -1,7 +1,8 @@
-"""Who is let in, how much of what a client sends is worked on at a time, and who waits.
+"""How much of what a client sends is worked on at a time, and who waits.
 
-Three kinds of room are shared here: connections, bytes of requests that are not complete yet, and
-the loop's turns. Sockets ask; what they are told depends on nothing but counts and the time given.
+Two kinds of room are shared here: bytes of requests that are not complete yet, and the loop's
+turns; who has a place at all is in `places`. Sockets ask; what they are told depends on nothing
+but counts and the time given.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Room:
     """What connections may take together, and how long one may dawdle.
 
     handshake_s: over an unfinished frame, the first word or a login; idle_s: how long it may be
-    silent later (None: for ever). Beyond connections_max none is let in; of these the last
-    `reserved` are for peers and operators. input_bytes_max: of unfinished requests.
+    silent later (None: for ever). Beyond connections_max none is let in, nor beyond per_address
+    (None: four fifths of them) of one address; the last `reserved` of either are for peers and
+    operators. input_bytes_max: of unfinished requests.
     """
 
     handshake_s: float = 10.0
@@ -48,6 +50,14 @@ class Room:
     connections_max: int = 10_000
     reserved: int = 0
     input_bytes_max: int = 256 << 20
+    per_address: int | None = None
+
+    @property
+    def of_one_address(self) -> int:
+        """Connections that one address may have."""
+        if self.per_address is None:
+            return self.connections_max - self.connections_max // 5
+        return self.per_address
 
 
 def room_of(limits: Limits) -> Room:
@@ -58,6 +68,7 @@ def room_of(limits: Limits) -> Room:
         limits.connections_max,
         min(limits.connections_reserved, limits.connections_max // 2),
         limits.input_bytes_max,
+        limits.connections_per_address,
     )
 
 

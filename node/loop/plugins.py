@@ -6,8 +6,10 @@ Everything is checked when it is loaded, so that a misspelt name is a refusal to
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from importlib.machinery import PathFinder
 from typing import Any
 
 from tandemq.model.errors import QueueError, failure
@@ -39,8 +41,7 @@ def load(reference: str, what: str) -> Any:
 def load_drivers(configured: Mapping[str, str]) -> dict[str, type[Driver]]:
     """Built-in drivers, those of installed packages, and those of the configuration."""
     drivers: dict[str, type[Driver]] = dict(KNOWN)
-    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-    for name, reference in {**found, **configured}.items():
+    for name, reference in {**installed_drivers(), **configured}.items():
         what = f"drivers.{name}"
         if name in drivers:
             raise PluginError(f'{what}: overriding registered driver "{name}"')
@@ -51,6 +52,43 @@ def load_drivers(configured: Mapping[str, str]) -> dict[str, type[Driver]]:
             raise PluginError(f"{what}: {error.text}") from error
         drivers[name] = driver
     return drivers
+
+
+def installed_drivers() -> dict[str, str]:
+    """What installed packages bring, `module:name` by the tube's type."""
+    if not _may_be_installed():
+        return {}
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _may_be_installed() -> bool:
+    """Whether any package says the group's name. Places that are no plain directories count as yes.
+
+    Asking for the group itself reads about every package there is, for a tenth of a start.
+    """
+    if any(hasattr(one, "find_distributions") for one in sys.meta_path if one is not PathFinder):
+        return True
+    wanted = ENTRY_POINTS.encode()
+    for place in dict.fromkeys(sys.path):
+        try:
+            names = os.listdir(place or ".")
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True  # an archive
+        for name in names:
+            if name.endswith(".egg"):
+                return True
+            if name.endswith((".dist-info", ".egg-info")):
+                try:
+                    with open(os.path.join(place, name, "entry_points.txt"), "rb") as file:
+                        if wanted in file.read():
+                            return True
+                except OSError:
+                    continue
+    return False
 
 
 def load_callbacks(configured: Mapping[str, str]) -> dict[str, Callback]:

@@ -18,6 +18,7 @@ from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.dialer import close_soon
 from tandemq_server.node.loop.doors import Guesses, InputRoom, Room, Rotation
 from tandemq_server.node.loop.listening import Listener, listen
+from tandemq_server.node.loop.places import Places
 from tandemq_server.node.loop.timing import Turns
 from tandemq_server.node.loop.wal_writer import WalWriter
 
@@ -55,13 +56,11 @@ class Shell:
         self.input = InputRoom(room.input_bytes_max)
         self.guesses = Guesses()
         self.rotation = Rotation(self.loop.call_soon, lambda: clock.mono() / 1e6)
-        #: Sockets of strangers, the eldest first: they go when there is no room.
-        self.strangers: dict[Socket, None] = {}
+        self.places = Places(room.connections_max, room.reserved, room.of_one_address, log)
         self.flush_asked = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us: int | None = None
         self._next_id = 0
-        self._full_reported = False
         self.pauses = Pauses(core, clock.mono, clock.now, self._read_first, self._stood_still)
         self._look: asyncio.TimerHandle | None = None
         self._keep_looking()
@@ -84,31 +83,6 @@ class Shell:
     def next_id(self) -> int:
         self._next_id += 1
         return self._next_id
-
-    def admit(self) -> bool:
-        """Whether there is room for one more; the eldest stranger makes room if need be.
-
-        Said once until there is room again.
-        """
-        most = self.room.connections_max
-        full = len(self.core.connections) >= most
-        if full and not self._full_reported:
-            self.log(
-                f"connection limit reached: {most}; whoever has not logged in goes first, then new "
-                "ones are refused"
-            )
-        self._full_reported = full
-        if self.crowded and self.strangers:
-            eldest = next(iter(self.strangers))
-            del self.strangers[eldest]
-            eldest.transport.abort()
-            return True
-        return not full
-
-    @property
-    def crowded(self) -> bool:
-        """Only the places kept for peers and operators are left."""
-        return len(self.core.connections) >= self.room.connections_max - self.room.reserved
 
     # -- the turn --------------------------------------------------------------------------------
 

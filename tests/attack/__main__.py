@@ -45,6 +45,7 @@ ATTACKS: tuple[tuple[str, Attack], ...] = (
     ("3  EVAL of 10 MB", strangers.expressions),
     ("4  100 + 100 unfinished requests", strangers.unfinished),
     ("5  more guests than places", strangers.guests),
+    ("5  one address in all places", strangers.one_address),
     ("6  silence on the admin port", strangers.silent_probes),
     ("7  long names, guessed passwords", strangers.names_and_guesses),
     ("7  TLS handshakes never begun", strangers.silent_handshakes),

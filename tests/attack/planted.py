@@ -16,7 +16,7 @@ from tandemq.command import main
 from tandemq_server.admin import handlers
 from tandemq_server.node.core import core, requests, strangers
 from tandemq_server.node.core.permits import Permits
-from tandemq_server.node.loop import dialer, doors, shell
+from tandemq_server.node.loop import dialer, doors, places
 
 STALL_SECONDS, STALL_EVERY = 0.08, 20
 
@@ -48,7 +48,13 @@ def no_budget() -> None:
 
 def nobody_goes() -> None:
     """Strangers keep their places."""
-    _put(shell.Shell, "admit", lambda self: len(self.core.connections) < self.room.connections_max)
+    _put(places.Places, "stranger", lambda *_: None)
+    _put(places.Places, "proved", lambda *_: None)
+
+
+def no_share() -> None:
+    """One address may have all places."""
+    _put(doors.Room, "of_one_address", property(lambda room: room.connections_max))
 
 
 def slow_probe() -> None:
@@ -82,6 +88,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "3  EVAL of 10 MB": stall,
     "4  100 + 100 unfinished requests": no_budget,
     "5  more guests than places": nobody_goes,
+    "5  one address in all places": no_share,
     "6  silence on the admin port": slow_probe,
     "7  long names, guessed passwords": free_guesses,
     "7  TLS handshakes never begun": stall,

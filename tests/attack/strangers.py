@@ -187,6 +187,25 @@ def guests(home: Path, seconds: float) -> Toll:
     return toll
 
 
+def one_address(home: Path, seconds: float) -> Toll:
+    """5. A user who takes every place it can from one address; then one who comes from another."""
+    limits = {"connections_max": 300, "connections_reserved": 8}
+    with (
+        started(home, limits=limits) as node,
+        watched(node, 1.0) as toll,
+        many(lambda: node.wire("ann", 2.0), 350),
+    ):
+        until = time.monotonic() + seconds
+        while not toll.errors and time.monotonic() < until:
+            try:
+                with contextlib.closing(node.wire("bob", 5.0, "127.0.0.2")) as wire:
+                    wire.ask(PING, {})
+            except (OSError, Gone) as error:
+                toll.errors.append(f"another address was locked out: {error!r}")
+            time.sleep(0.05)
+    return toll
+
+
 def silent_probes(home: Path, seconds: float) -> Toll:
     """6. 300 silent connections to the admin port, and the balancer's probe beside them."""
     with started(home) as node, watched(node, 1.0) as toll:

@@ -111,8 +111,8 @@ class Node:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def wire(self, user: str | None = None, wait: float = 10.0) -> Wire:
-        return Wire(self.port, user, PASSWORD, wait)
+    def wire(self, user: str | None = None, wait: float = 10.0, local: str = "") -> Wire:
+        return Wire(self.port, user, PASSWORD, wait, local=local)
 
     def resident(self) -> int:
         assert self.process is not None

@@ -50,9 +50,15 @@ class Wire:
         password: str = "",
         wait: float = 10.0,
         authority: str = "",
+        local: str = "",
     ) -> None:
-        """authority: speak TLS with who shows a certificate of that file's authority."""
-        self.socket = socket.create_connection(("127.0.0.1", port), wait)
+        """authority: speak TLS with who shows a certificate of that file's authority.
+
+        local: the address to come from; any of loopback's.
+        """
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), wait, (local, 0) if local else None
+        )
         if authority:
             context = ssl.create_default_context(cafile=authority)
             self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")

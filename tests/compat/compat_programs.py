@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,16 @@ HERE = Path(__file__).resolve().parent
 TOOLS = ROOT / ".tools"
 BUILD_SECONDS = 300
 RUN_SECONDS = 60
+#: What go-tarantool's guide from v2 to v3 renames; nothing else of the program changes.
+GO_RENAMED = (
+    ("go-tarantool/v2", "go-tarantool/v3"),
+    ("refused tarantool.Error", "refused tarantool.ServerError"),
+    ("pool.Connect(", "pool.New("),
+    ("connections.GetInfo()", "connections.Info()"),
+    (".ConnRole", ".Role"),
+    ("pool.MasterRole", "pool.RoleMaster"),
+    ("pool.RW)", "pool.ModeRW)"),
+)
 
 
 def program(name: str, *elsewhere: str) -> str:
@@ -53,17 +64,23 @@ def run(command: list[str], seconds: float, **options: Any) -> subprocess.Comple
     return done
 
 
-def build_go() -> Path:
-    """The Go program; compiled once per state of its sources."""
+def build_go(major: int = 2) -> Path:
+    """The Go program with that version of the connector; compiled once per state of its sources."""
     go = program("go", "/usr/local/go/bin/go")
-    source = HERE / "go"
-    target = TOOLS / "go" / digest(source) / "compat"
+    written, module = HERE / "go", HERE / ("go" if major == 2 else "go3")
+    target = TOOLS / "go" / f"{digest(written)}{digest(module)}" / "compat"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_name(f"compat.{os.getpid()}")
-        options = ["-mod=readonly", "-buildvcs=false"]
-        run([go, "build", *options, "-o", str(fresh), "."], BUILD_SECONDS, cwd=source)
-        fresh.rename(target)
+        with tempfile.TemporaryDirectory(dir=target.parent) as place:
+            shutil.copytree(module, place, dirs_exist_ok=True)
+            text = (written / "main.go").read_text()
+            for old, new in GO_RENAMED if major == 3 else ():
+                assert old in text, old
+                text = text.replace(old, new)
+            Path(place, "main.go").write_text(text)
+            command = [go, "build", "-mod=readonly", "-buildvcs=false", "-o", "compat", "."]
+            run(command, BUILD_SECONDS, cwd=place)
+            Path(place, "compat").rename(target)
     return target
 
 

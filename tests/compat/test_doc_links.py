@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parents[1] / "docs" / "compatibility.md"
 LINK = re.compile(r"`([\w/]+\.py)::(\w+)`")
 #: A cell of the table of connectors and features: the file, and the test with or without its step.
-CELL = re.compile(r'\[[\w ]+\]\((\.\./[\w/]+\.py) "(\w+)(?:\[([\w ]+)\])?"\)')
+CELL = re.compile(r'\[[\w ]+\]\((\.\./[\w/]+\.py) "(\w+)(?:\[(?:v\d-)?([\w ]+)\])?"\)')
 NAMED = re.compile(r"`([\w/-]+)` ([\d.]+)")
 FEATURES = "### By feature"
 TEXT = DOCUMENT.read_text()
@@ -65,7 +65,9 @@ def test_connectors_are_named_with_the_versions_that_run() -> None:
     assert {name: told[name] for name in ("tarantool", "asynctnt", "asynctnt-queue")} == {
         name: locked[name] for name in ("tarantool", "asynctnt", "asynctnt-queue")
     }
-    assert f"go-tarantool/v2 v{told['go-tarantool/v2']}" in (compat / "go/go.mod").read_text()
+    for major, module in (2, "go"), (3, "go3"):
+        name = f"go-tarantool/v{major}"
+        assert f"{name} v{told[name]}" in (compat / module / "go.mod").read_text()
     node = (compat / "node/package.json").read_text()
     assert f'"tarantool-driver": "{told["tarantool-driver"]}"' in node
     assert f"<version>{told['cartridge-driver']}</" in (compat / "java/pom.xml").read_text()

@@ -1,11 +1,13 @@
-"""go-tarantool v2 with its queue package and connection pool, as a Go application uses them.
+"""go-tarantool v2 and v3 with their queue package and pool, as a Go application uses them.
 
-The program is tests/compat/go; it prints a line a step, and here is what each must say.
+The program is tests/compat/go; it prints a line a step, and here is what each must say. For v3 its
+module is tests/compat/go3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,9 +58,15 @@ REFUSED = {
 }
 
 
+@pytest.fixture(scope="module", params=(2, 3), ids=("v2", "v3"))
+def program(request: pytest.FixtureRequest) -> Path:
+    return build_go(request.param)
+
+
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
-    program = build_go()
+def outcome(
+    tmp_path_factory: pytest.TempPathFactory, program: Path
+) -> Iterator[dict[str, dict[str, Any]]]:
     server = Server(tmp_path_factory.mktemp("go")).start()
     try:
         yield steps([str(program), "-address", f"127.0.0.1:{server.port}"])
@@ -82,27 +90,27 @@ def test_no_other_step(outcome: dict[str, dict[str, Any]]) -> None:
     assert set(outcome) == {*EXPECTED, *REFUSED}
 
 
-def test_settings_of_a_replica(launch: Callable[..., Server]) -> None:
+def test_settings_of_a_replica(launch: Callable[..., Server], program: Path) -> None:
     """The package's own high-availability example says queue.cfg to whoever it reaches."""
     replica = launch(flags=["--read-only"])
-    found = steps([str(build_go()), "-address", f"127.0.0.1:{replica.port}", "-only", "cfg"])
+    found = steps([str(program), "-address", f"127.0.0.1:{replica.port}", "-only", "cfg"])
     assert found == {"state": {"value": 1}, "cfg": {"value": None}}
 
 
 @pytest.mark.parametrize("password", ["worker's secret", ""])
-def test_login(guarded: Server, password: str) -> None:
+def test_login(guarded: Server, program: Path, password: str) -> None:
     user = "worker" if password else "nopass"
-    found = log_in(guarded, user, password)
+    found = log_in(program, guarded, user, password)
     assert found == {"auth": {"value": True}, "ping": {"value": True}}
 
 
 @pytest.mark.parametrize("user", ["worker", "nobody"])
-def test_login_refused(guarded: Server, user: str) -> None:
-    found = log_in(guarded, user, "wrong")
+def test_login_refused(guarded: Server, program: Path, user: str) -> None:
+    found = log_in(program, guarded, user, "wrong")
     assert "User not found or supplied credentials are invalid" in found["auth"]["error"]
     assert set(found) == {"auth"}
 
 
-def log_in(server: Server, user: str, password: str) -> dict[str, dict[str, Any]]:
-    command = [str(build_go()), "-address", f"127.0.0.1:{server.port}", "-only", "auth"]
+def log_in(program: Path, server: Server, user: str, password: str) -> dict[str, dict[str, Any]]:
+    command = [str(program), "-address", f"127.0.0.1:{server.port}", "-only", "auth"]
     return steps([*command, "-user", user, "-password", password])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,32 @@ HERE = Path(__file__).resolve().parent
 def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Driver]]]:
     monkeypatch.syspath_prepend(str(HERE))
     yield load_drivers({"lifo": "lifo_deadline:LifoDeadline"})
+    sys.modules.pop("lifo_deadline", None)
+
+
+def test_it_may_come_with_an_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "lifo-1.0.dist-info" / "entry_points.txt"
+    said.parent.mkdir()
+    (said.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: lifo\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(HERE))
+    assert "lifo" not in load_drivers({})
+    said.write_text("[tandemq.drivers]\nlifo = lifo_deadline:LifoDeadline\n")
+    assert load_drivers({})["lifo"].__name__ == "LifoDeadline"
+    sys.modules.pop("lifo_deadline", None)
+
+
+def test_one_in_an_archive_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "lifo.zip", "w") as archive:
+        said = "Metadata-Version: 2.1\nName: lifo\nVersion: 1.0\n"
+        archive.writestr("lifo-1.0.dist-info/METADATA", said)
+        said = "[tandemq.drivers]\nlifo = lifo_deadline:LifoDeadline\n"
+        archive.writestr("lifo-1.0.dist-info/entry_points.txt", said)
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(tmp_path / "lifo.zip"))
+    assert "lifo" in load_drivers({})
     sys.modules.pop("lifo_deadline", None)
 
 

@@ -28,9 +28,11 @@ class Scripted:
     def __init__(self, swapped: Any, slow_seconds: float = 0.0) -> None:
         self.swapped, self.slow_seconds = swapped, slow_seconds
         self.calls: list[str] = []
+        self.news: list[Reading] = []
 
     async def read(self) -> Reading:
         self.calls.append("read")
+        await asyncio.sleep(0.001)
         return HERE
 
     async def swap(self, revision: int, seat: Seat) -> Reading:
@@ -47,8 +49,8 @@ class Scripted:
         return frozenset({"a"})
 
     async def watch(self, revision: int) -> AsyncIterator[Reading]:
-        if revision < 0:
-            yield HERE
+        for reading in self.news:
+            yield reading
         await asyncio.sleep(3600)
 
     async def close(self) -> None:
@@ -65,6 +67,10 @@ class Told:
         self.name = ""
         self.heard_of: list[tuple[Any, ...]] = []
 
+    def heard(self, reading: Reading) -> None:
+        self.view.reading = reading
+        self.heard_of.append(("heard", reading))
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *given: self.heard_of.append((name, *given))
 
@@ -72,9 +78,10 @@ class Told:
         return [one for one in self.heard_of if one[0] in names]
 
 
-def run(arbiter: Scripted, story: Callable[[Told], Any]) -> Told:
-    """The calls at work until `story` finds what it waits for."""
+def run(arbiter: Scripted, story: Callable[[Told], Any], known: Reading | None = HERE) -> Told:
+    """The calls at work until `story` finds what it waits for. known: read before they began."""
     told = Told()
+    told.view.reading = known
 
     def fault(text: str, error: BaseException | None) -> None:
         raise AssertionError(text) from error
@@ -128,3 +135,15 @@ def test_the_seat_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(arbiter_calls, "BEAT_SECONDS", 0.02)
     told = run(Scripted(None), lambda told: len(told.of("heard")) >= 3)
     assert told.of("heard")[0] == ("heard", HERE)
+
+
+def test_a_node_that_has_just_started_hears_of_changes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be made the partner, and be needed, before the second's read comes round."""
+    monkeypatch.setattr(arbiter_calls, "BEAT_SECONDS", 3600.0)
+    arbiter = Scripted(None)
+    arbiter.news = [Reading(SEAT._replace(partner="c"), 8)]
+
+    told = run(arbiter, lambda told: told.of("watched"), known=None)
+    assert told.of("watched") == [("watched", arbiter.news[0])]

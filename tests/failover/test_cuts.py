@@ -2,8 +2,9 @@
 
 Six ways: from a to b and back, from each node to the arbiter and back. A way that is cut swallows
 what is sent on it, and its sender hears nothing of it. `CUTS=all` runs all 64, else a few that
-differ most; CUTS_ARBITER is witness or etcd. What must hold: no acknowledged task lost or doubled,
-nothing in two hands, both logs the same at the end, and nobody but time to put it right.
+differ most; CUTS_ARBITER is witness, etcd or etcd3, of three members. What must hold: no
+acknowledged task lost or doubled, nothing in two hands, both logs the same at the end, and nobody
+but time to put it right.
 """
 
 from __future__ import annotations
@@ -54,27 +55,37 @@ ARBITER = os.environ.get("CUTS_ARBITER", "witness")
 
 
 @contextlib.contextmanager
-def arbiter(home: Path) -> Iterator[int]:
-    """Its port."""
-    if ARBITER == "etcd":
-        with EtcdCluster(home, 1) as etcd:
-            yield etcd.ports[0]
+def arbiter(home: Path) -> Iterator[list[int]]:
+    """The ports of its members."""
+    if ARBITER.startswith("etcd"):
+        with EtcdCluster(home, 3 if ARBITER == "etcd3" else 1) as etcd:
+            yield etcd.ports
     else:
         with WitnessProcess(home) as witness:
-            yield witness.port
+            yield [witness.port]
 
 
-def seated(home: Path, server: Server, port: int) -> Cluster:
-    """A pair whose seat the arbiter keeps; each node asks it on a way of its own."""
-    section = ARBITER + (".endpoints" if ARBITER == "etcd" else ".url")
-    words = ["replication.ack=pair", f"failover.arbiter={ARBITER}", "failover.cluster=cuts"]
+def seated(home: Path, server: Server, ports: list[int]) -> Cluster:
+    """A pair whose seat the arbiter keeps; each node asks its members on ways of its own."""
+    kind = ARBITER.removesuffix("3")
+    section = kind + (".endpoints" if kind == "etcd" else ".url")
+    words = ["replication.ack=pair", f"failover.arbiter={kind}", "failover.cluster=cuts"]
     # So that one combination after the other finds a node that may take over.
     words += ["failover.per_minute=60", "failover.per_hour=3600"]
     cluster = Cluster(home, server, 16, *(part for word in words for part in ("--set", word)))
     for name, member in cluster.nodes.items():
-        link = cluster.links[f"{name}_arbiter"] = server.link(f"{name}_arbiter", port)
-        member.flags += ("--set", f"failover.{section}=http://127.0.0.1:{link.port}")
+        urls = []
+        for number, port in enumerate(ports):
+            called = f"{name}_arbiter" + (f"_{number}" if number else "")
+            link = cluster.links[called] = server.link(called, port)
+            urls.append(f"http://127.0.0.1:{link.port}")
+        member.flags += ("--set", f"failover.{section}={','.join(urls)}")
     return cluster
+
+
+def members(cluster: Cluster, link: str) -> list[str]:
+    """That link, or those to every member of the arbiter."""
+    return [name for name in cluster.links if name == link or name.startswith(link + "_")]
 
 
 async def paired(cluster: Cluster) -> str:
@@ -102,9 +113,11 @@ async def cut(cluster: Cluster, ways: tuple[str, ...]) -> dict[str, Any]:
     began = time.monotonic()
     for way in ways:
         for link, stream in WAYS.get(way, ()):
-            await asyncio.to_thread(cluster.links[link].add, "timeout", stream, timeout=0)
+            for name in members(cluster, link):
+                await asyncio.to_thread(cluster.links[name].add, "timeout", stream, timeout=0)
         for link in LINKS.get(way, ()):
-            await asyncio.to_thread(cluster.links[link].cut)
+            for name in members(cluster, link):
+                await asyncio.to_thread(cluster.links[name].cut)
     await asyncio.sleep(CUT_SECONDS)
     ended = time.monotonic()
     puts = [put for put in cluster.load.history.puts if put.outcome == "ok" and put.done]
@@ -136,8 +149,8 @@ async def cut(cluster: Cluster, ways: tuple[str, ...]) -> dict[str, Any]:
     return row
 
 
-async def story(home: Path, server: Server, port: int, cuts: list[tuple[str, ...]]) -> None:
-    cluster = seated(home, server, port)
+async def story(home: Path, server: Server, ports: list[int], cuts: list[tuple[str, ...]]) -> None:
+    cluster = seated(home, server, ports)
     try:
         await cluster.start()
         await paired(cluster)
@@ -162,5 +175,5 @@ async def story(home: Path, server: Server, port: int, cuts: list[tuple[str, ...
     ids=lambda cuts: f"{len(cuts)} cuts of {'links' if '-' in cuts[-1][-1] else 'ways'}",
 )
 def test_no_cut_loses_or_doubles_anything(tmp_path: Path, cuts: list[tuple[str, ...]]) -> None:
-    with serving(tmp_path) as server, arbiter(tmp_path / "arbiter") as port:
-        asyncio.run(story(tmp_path, server, port, cuts))
+    with serving(tmp_path) as server, arbiter(tmp_path / "arbiter") as ports:
+        asyncio.run(story(tmp_path, server, ports, cuts))

@@ -58,8 +58,10 @@ class Bench:
         self.lines = lines
         self.wires: list[Wire] = []
 
-    async def dial(self, greeted: bool = True) -> Wire:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def dial(self, greeted: bool = True, local: str = "127.0.0.1") -> Wire:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, local_addr=(local, 0)
+        )
         wire = Wire(reader, writer)
         self.wires.append(wire)
         if greeted:

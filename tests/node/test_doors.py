@@ -201,6 +201,16 @@ async def test_wrong_passwords_end_a_connection() -> None:
         assert await (await logged_in(bench)).ping()
 
 
+@pytest.mark.asyncio
+async def test_of_a_long_name_the_log_keeps_the_beginning() -> None:
+    async with closed() as bench:
+        wire = await bench.dial()
+        wire.writer.write(login(wire, "x" * 7000))
+        assert (await wire.receive())[1] != 0
+        (line,) = [line for line in bench.lines if "refused" in line]
+        assert len(line) < 300
+
+
 def test_an_address_that_guesses_is_heard_one_by_one() -> None:
     guesses = Guesses()
     for _ in range(int(FAILURES_FREE) - 1):
