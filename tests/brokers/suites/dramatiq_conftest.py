@@ -20,12 +20,33 @@ import tandemq.testing
 from tandemq.dramatiq import TandemBroker, dead_name
 
 
+class Queue:
+    """What the tests put into a queue past the broker, and what they look up there."""
+
+    def __init__(self, broker: TandemBroker, name: str) -> None:
+        self.broker, self.name = broker, name
+
+    def put(self, message: bytes) -> None:
+        self.broker.tube(self.name).put(message)
+
+    def get(self, timeout: float) -> bytes:
+        task = self.broker.tube(self.name).take(timeout)
+        assert task is not None
+        with task:
+            data: bytes = task.data
+        return data
+
+
 class Tested(TandemBroker):
-    """The tests' own additions to a broker: `join` that raises what an actor raised."""
+    """What the tests' broker has beyond others: queues, a `join` that raises what actors raised."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
         self.raised: list[BaseException] = []
+
+    def declare_queue(self, queue_name: str) -> None:
+        super().declare_queue(queue_name)
+        self.queues[queue_name] = Queue(self, queue_name)  # type: ignore[assignment]
 
     def join(self, queue_name: str, *, timeout: Any = None, fail_fast: bool = True) -> None:
         super().join(queue_name, timeout=timeout)
