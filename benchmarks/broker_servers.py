@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -23,10 +24,30 @@ from demo.nodes import NodeProcess, cpu_seconds, free_port
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 RABBITMQ = Path("/usr/lib/rabbitmq")
+#: The peers' clients, which are in no lock file of ours.
+CLIENTS = Path(__file__).resolve().parents[1] / ".tools" / "peers"
+PACKAGES = ("redis==8.1.0", "taskiq-redis==1.2.4")
 
 
 class PeerMissing(Exception):
     """A peer is not on this machine; the text names what is missing."""
+
+
+def fetch(say: Callable[[str], None]) -> None:
+    """What of the peers is missing, where that can be done; what is not there then is skipped."""
+    sys.path.append(str(CLIENTS))
+    if not all((CLIENTS / name).is_dir() for name in ("redis", "taskiq_redis")):
+        say(f"fetching {' '.join(PACKAGES)}")
+        words = ["install", "-q", "--no-deps", "--target", str(CLIENTS), *PACKAGES]
+        subprocess.run([sys.executable, "-m", "pip", *words], check=False)
+    missing = [] if shutil.which("redis-server") else ["redis-server"]
+    missing += [] if (RABBITMQ / "bin" / "rabbitmq-server").exists() else ["rabbitmq-server"]
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        say(f"installing {' '.join(missing)}")
+        # Nothing that is installed may be started as a service.
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        for told in (["update", "-qq"], ["install", "-y", "-qq", *missing]):
+            subprocess.run(["apt-get", *told], check=False, capture_output=True, env=quiet)
 
 
 class Started:

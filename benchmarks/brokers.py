@@ -2,9 +2,9 @@
 
 Every turn runs each pair of framework and broker anew: a server, one producer that sends a backlog,
 one worker that drains it, and then a producer at a steady rate, whose tasks' waits (from before the
-send to the first line of the task) are the latencies. A pair whose programs or packages are missing
-is skipped by name. The clients of the peers are in no lock file: `pip install redis
-taskiq-redis`.
+send to the first line of the task) are the latencies. The peers' programs are Debian's packages,
+their clients go to .tools/peers: both are fetched first where that can be done, else a pair is
+skipped by name. A turn that fails is told and left out; the others go on.
 
 Here: the pairs, the order of a turn, the table. Must not be here: starting servers, applications.
 """
@@ -32,7 +32,7 @@ from benchmarks.table import update_docs
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs" / "frameworks.md"
-EXIT_OK, EXIT_CANNOT_RUN = 0, 2
+EXIT_OK, EXIT_FAILED, EXIT_CANNOT_RUN = 0, 1, 2
 DRAIN_SECONDS_MAX = 300.0
 WORKERS = {
     "taskiq": ["taskiq", "worker", "benchmarks.frameworks.with_taskiq:broker", "--workers", "1"],
@@ -99,6 +99,7 @@ class Found:
     pair: Pair
     title: str
     turns: list[Turn] = field(default_factory=list)
+    failed: int = 0
 
     def median(self, name: str) -> float:
         """Over the turns."""
@@ -151,7 +152,8 @@ async def turn(pair: Pair, directory: Path, options: argparse.Namespace) -> Turn
     notes, count = Notes(directory / "notes"), options.count
     async with pair.server(directory / "server") as server:
         given = {**os.environ, "BROKER": pair.broker, "URL": server.url, "OUT": str(notes.path)}
-        given["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        paths = [str(ROOT), str(servers.CLIENTS), os.environ.get("PYTHONPATH", "")]
+        given["PYTHONPATH"] = os.pathsep.join(paths)
         sent = await produce(pair, given, "backlog", str(count))
         words = [sys.executable, "-m", *WORKERS[pair.framework]]
         worker = Started(words, directory / "worker.log", cwd=str(ROOT), env=given)
@@ -171,6 +173,8 @@ async def turn(pair: Pair, directory: Path, options: argparse.Namespace) -> Turn
         finally:
             await worker.end()
     part = count - first
+    if part < 2:
+        raise RuntimeError("worked off before anybody looked: a larger -n is needed")
     waits = sorted((begun - sent) / 1e6 for sent, begun in notes.read()[count:])
     return Turn(
         sent["count"] / sent["wall"],
@@ -196,7 +200,8 @@ def markdown(found: list[Found], about: dict[str, object], options: argparse.Nam
         "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
     for one in found:
-        start = f"| {one.pair.framework} | {one.pair.broker}: {one.title} |"
+        start = f"| {one.pair.framework} | {one.pair.broker}: {one.title}"
+        start += f"; {one.failed} turns failed |" if one.failed else " |"
         if not one.turns:
             lines.append(f"{start} | | | | | |")
             continue
@@ -222,9 +227,14 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Found]:
         for one in found:
             if one.title.startswith("not measured"):
                 continue
+            what = f"{one.pair.framework} on {one.pair.broker}"
             place = directory / f"{one.pair.framework}-{one.pair.broker}-{number}"
-            one.turns.append(await turn(one.pair, place, options))
-            print(f"{one.pair.framework} on {one.pair.broker}: {one.turns[-1]}", file=sys.stderr)
+            try:
+                one.turns.append(await turn(one.pair, place, options))
+                print(f"{what}: {one.turns[-1]}", file=sys.stderr)
+            except (PeerMissing, OSError, RuntimeError) as error:
+                one.failed += 1
+                print(f"failed: {what}: {error}", file=sys.stderr)
     return found
 
 
@@ -246,8 +256,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    """Run and print; 2 when what is there does not work."""
+    """Run and print; 1 when a turn failed, 2 when nothing could be run."""
     options = parse(argv)
+    servers.fetch(lambda text: print(text, file=sys.stderr))
     about, neighbours = environment(), Neighbours()
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=options.dir) as name:
@@ -259,4 +270,4 @@ def main(argv: list[str]) -> int:
     print(table)
     if options.docs:
         update_docs(DOCS, "brokers", table)
-    return EXIT_OK
+    return EXIT_FAILED if any(one.failed for one in found) else EXIT_OK
