@@ -21,7 +21,7 @@ from types import FrameType
 from typing import cast
 
 SAMPLE_SECONDS = 0.001
-"""Wished for; the kernel's tick makes it 4 ms of CPU time on many machines."""
+"""Asked for; the kernel's tick makes it 4 ms of CPU time on many machines."""
 
 START, STOP = signal.SIGUSR1, signal.SIGUSR2
 _DEPTH_MAX = 60

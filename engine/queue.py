@@ -93,7 +93,7 @@ class Engine:
         self.running = False
         self.woken: list[ports.Tube] = []
         self.last_delivery = 0
-        #: µs nobody reigned, set before `promote`; the moment up to which leases got them.
+        #: µs nobody led, set before `promote`; the moment up to which leases got them.
         self.frozen_us = self.frozen_until = 0
         #: A call with more ops (or rows of a batch) than this is measured before its commit.
         self.unmeasured = unmeasured_rows(MIB)
@@ -184,7 +184,7 @@ class Engine:
         self.lsn = 0
 
     def open_term(self, term: tuple[Any, ...]) -> None:
-        """A further term of the present reign: pair mode goes solo, or ends being so."""
+        """A further term of who leads already: pair mode goes solo, or ends being so."""
         self.store.lineage.append(term)
         self.store.ops.append((TERM, *term))
         self.commit(KIND_TERM, None)
@@ -192,7 +192,7 @@ class Engine:
     def promote(
         self, term: tuple[Any, ...], ttr: float | None, in_replicaset: bool | None
     ) -> lifecycle.Released:
-        """Begin to reign: term record, settings and the release of orphans in one transaction.
+        """Begin to lead: term record, settings and the release of orphans in one transaction.
 
         `term`: (number, id, parent, start_lsn, node, solo). All of it or, after an exception,
         nothing. Drivers start with `lifecycle.serve`.

@@ -33,7 +33,7 @@ def add_to(core: Core, node: Node) -> None:
                 connection.answer(ticket, plugins.empty(ticket))
             node.shell.ask_flush()
 
-        node.role.wish(read_only, done=done)
+        node.role.request(read_only, done=done)
         return None
 
     def snapshot(connection: Any, ticket: int, args: bytes) -> bytes | None:

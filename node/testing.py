@@ -158,7 +158,7 @@ class TandemNode:
         settled = threading.Event()
 
         def ask(node: Node) -> None:
-            node.role.wish(wanted, done=lambda _settled: settled.set())
+            node.role.request(wanted, done=lambda _settled: settled.set())
             node.shell.ask_flush()
 
         self._do(ask)

@@ -63,7 +63,7 @@ def reach(durable: int, confirmed: int, unconfirmed: bool) -> int:
 
 
 class CommitPoint:
-    """commit_lsn of the node that writes, for one reign after another.
+    """commit_lsn of the node that writes, for one leadership after another.
 
     mode: "local" or "pair"; solo: pair mode goes on without a replica, by the present term's flag.
     With an arbiter `tick` only says when to ask for its word, and `needs` is what it said.

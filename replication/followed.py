@@ -257,7 +257,7 @@ class FollowedLog:
         size = (run.end - run.start) / (run.last_lsn - run.first_lsn + 1)
         self.record_bytes += (size - self.record_bytes) / 16 if self.record_bytes else size
         if run.opens:
-            # What an older term acknowledged from here on lost against the one that now reigns.
+            # What an older term acknowledged from here on lost against the one that now leads.
             self.acked_mark = min(self.acked_mark, run.term.start_lsn - 1)
         self.commit_lsn = max(self.commit_lsn, min(run.commit_lsn, self.last_lsn))
         self.acked_mark = max(self.acked_mark, run.commit_lsn)

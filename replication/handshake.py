@@ -152,12 +152,12 @@ def _contest(hello: Hello, upstream: Upstream, fork: int) -> Welcome | None:
 
 def contested(hello: Hello, upstream: Upstream, fork: int) -> Outcome:
     """Whether the upstream's log outranks the follower's, which may be a rival's."""
-    reigns = hello.state == "RUNNING"
-    if fork == hello.last_lsn and not reigns:
+    leads = hello.state == "RUNNING"
+    if fork == hello.last_lsn and not leads:
         return Outcome.ABOVE
     return contest(
         standing_of(upstream.lineage.terms, upstream.commit_lsn, upstream.writable),
-        standing_of(hello.lineage.terms, hello.commit_lsn, reigns),
+        standing_of(hello.lineage.terms, hello.commit_lsn, leads),
         fork,
     )
 
@@ -226,7 +226,7 @@ def _decided_since(hello: Hello, upstream: Upstream, fork: int) -> bool:
 
 
 def _knowing(term: Term) -> bool:
-    """Begun by decision, or without proof; not a reign that only goes on alone."""
+    """Begun by decision, or without proof; not a leadership that only goes on alone."""
     return decided(term) or (term.solo and claim_of(term) is not Claim.OWN)
 
 

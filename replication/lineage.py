@@ -26,7 +26,7 @@ class LineageError(Exception):
 
 
 class Term(NamedTuple):
-    """One reign of one node; the fields of the TERM op. Its own record has LSN `start_lsn`.
+    """The time one node leads; the fields of the TERM op. Its own record has LSN `start_lsn`.
 
     solo: the term began without proof that no other node holds more (a forced promotion, or pair
     mode that went on alone), so its node may acknowledge what no second node has. claim: by what

@@ -191,7 +191,7 @@ class SnapshotEnd:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The sender knows this term: whoever reigns under an older one stops acknowledging."""
+    """The sender knows this term: whoever leads under an older one stops acknowledging."""
 
     term_number: int
     term_id: bytes

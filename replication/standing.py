@@ -19,24 +19,24 @@ NO_ID = bytes(ID_BYTES)
 class Standing(NamedTuple):
     """What a log has to show for itself. Numbers are of terms, 0 for none.
 
-    forced: the last term an operator forced. reign: the last one that counts: begun by order, by
-    force, or by itself and then something was acknowledged in it; a term in which its own reign
-    goes on is part of that. acked: something was acknowledged in the reign; acked_lsn: the last
-    such record. empty: behind the reign stand terms that count for nothing. last_*: of the last
-    term, whatever it is. reigns: its node serves, or is about to.
+    forced: the last term an operator forced. lead: the last one that counts: begun by order, by
+    force, or by itself and then something was acknowledged in it; a term in which its node only
+    leads on is part of that. acked: something was acknowledged in the lead; acked_lsn: the last
+    such record. empty: behind the lead stand terms that count for nothing. last_*: of the last
+    term, whatever it is. leads: its node serves, or is about to.
     """
 
     forced: int
     forced_id: bytes
-    reign: int
-    reign_id: bytes
+    lead: int
+    lead_id: bytes
     acked: bool
     acked_lsn: int
     empty: bool
     last: int
     last_start: int
     last_id: bytes
-    reigns: bool
+    leads: bool
 
 
 class Outcome(StrEnum):
@@ -48,12 +48,12 @@ class Outcome(StrEnum):
     CONFLICT = "conflict"
 
 
-def standing_of(terms: Sequence[Sequence[Any]], commit_lsn: int, reigns: bool = False) -> Standing:
+def standing_of(terms: Sequence[Sequence[Any]], commit_lsn: int, leads: bool = False) -> Standing:
     """Of a log with these terms, oldest first, as far as it is known to be acknowledged."""
     if not terms:
         return Standing(0, NO_ID, 0, NO_ID, False, 0, False, 0, 0, NO_ID, False)
     forced = next((t for t in reversed(terms) if claim_of(t) is Claim.FORCED), None)
-    reign, acked_lsn, empty = terms[0], commit_lsn, False
+    lead, acked_lsn, empty = terms[0], commit_lsn, False
     for term in reversed(terms):
         claim = claim_of(term)
         if claim is Claim.OWN:
@@ -61,21 +61,21 @@ def standing_of(terms: Sequence[Sequence[Any]], commit_lsn: int, reigns: bool = 
         if claim is Claim.ITSELF and commit_lsn <= term[3] and term is not terms[0]:
             acked_lsn, empty = min(acked_lsn, term[3] - 1), True
             continue
-        reign = term
+        lead = term
         break
     last = terms[-1]
     return Standing(
         forced[0] if forced is not None else 0,
         forced[1] if forced is not None else NO_ID,
-        reign[0],
-        reign[1],
-        acked_lsn > reign[3],
+        lead[0],
+        lead[1],
+        acked_lsn > lead[3],
         acked_lsn,
         empty,
         last[0],
         last[3],
         last[1],
-        reigns,
+        leads,
     )
 
 
@@ -89,18 +89,18 @@ def contest(ours: Standing, theirs: Standing, fork: int | None = None) -> Outcom
     if ours.forced != theirs.forced:
         return _above(ours.forced > theirs.forced)
     same_force = ours.forced_id == theirs.forced_id
-    if same_force and ours.reign != theirs.reign:
-        return _above(ours.reign > theirs.reign)
-    if not same_force or ours.reign_id != theirs.reign_id:
+    if same_force and ours.lead != theirs.lead:
+        return _above(ours.lead > theirs.lead)
+    if not same_force or ours.lead_id != theirs.lead_id:
         if ours.acked and theirs.acked:
             return Outcome.CONFLICT
         if ours.acked != theirs.acked:
             return _above(ours.acked)
     elif fork is not None and max(ours.acked_lsn, theirs.acked_lsn) > fork:
-        # One reign has one master: only its own log has what it acknowledged last.
+        # A lead has one master: only its own log has what it acknowledged last.
         return _above(ours.acked_lsn > theirs.acked_lsn)
-    if ours.reigns != theirs.reigns:
-        return _above(ours.reigns)
+    if ours.leads != theirs.leads:
+        return _above(ours.leads)
     if ours.empty != theirs.empty:
         return _above(theirs.empty)
     # Neither has anything to lose; both sides must only choose the same one.

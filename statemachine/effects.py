@@ -21,8 +21,8 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Somebody wants the node (not) writable. Only the newest wish counts.
+class RoleRequest:
+    """Somebody wants the node (not) writable. Only the newest request counts.
 
     force: go on where proof is missing that nothing acknowledged is lost. command: an operator
     waits for the outcome; a command that fails is dropped, a configuration is tried again.
@@ -37,7 +37,7 @@ class Wish:
 class TermSeen:
     """A peer lives in this term; `writable`: it is RUNNING in it. `node`: for the reason.
 
-    rival: whether that term ends the present reign here, None where only its number is known;
+    rival: whether that term ends the present leadership here, None where only its number is known;
     conflict: nobody can tell which of the two stands.
     """
 
@@ -93,7 +93,7 @@ class SeatTaken:
 
 @dataclass(frozen=True, slots=True)
 class Unseated:
-    """By the arbiter's word, or for want of it, the present reign ends at once."""
+    """By the arbiter's word, or for want of it, the present leadership ends at once."""
 
     reason: str
 
@@ -106,7 +106,16 @@ class Fault:
 
 
 Input = (
-    Tick | Wish | TermSeen | TermOpened | Progress | Done | Failed | SeatTaken | Unseated | Fault
+    Tick
+    | RoleRequest
+    | TermSeen
+    | TermOpened
+    | Progress
+    | Done
+    | Failed
+    | SeatTaken
+    | Unseated
+    | Fault
 )
 
 # -- effects ---------------------------------------------------------------------------------------
@@ -221,7 +230,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The newest wish was carried out, or given up: then `reason` says what is missing."""
+    """The newest request was carried out, or given up: then `reason` says what is missing."""
 
     role: Role
     ok: bool

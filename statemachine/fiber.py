@@ -1,7 +1,7 @@
 """`queue_state_fiber`: the one walker of a node's states, as a generator.
 
 It is fed inputs and gives effects; between two inputs it stands still. Every failure of a step
-leads to a named state from which the next wish, or a retry, can leave again.
+leads to a named state from which the next request, or a retry, can leave again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 
 from tandemq_server.statemachine import effects
-from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, Step, Wish
+from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, RoleRequest, Step
 from tandemq_server.statemachine.leaving import Leave, NotAllowed, Overdue, StepFailed
 from tandemq_server.statemachine.notes import Notes
 from tandemq_server.statemachine.promotion import Advice, Answer
@@ -27,7 +27,7 @@ class QueueStateFiber:
     """The role of one node. `step` is its only input; all else is there to be read.
 
     state: the present role with its history. due_us: when `step(Tick())` is wanted at the latest,
-    None for never. notes: the newest wish, what is missing, terms. restarts: faults of our own.
+    None for never. notes: the newest request, what is missing, terms. restarts: faults of our own.
     """
 
     name = "queue_state_fiber"
@@ -109,24 +109,24 @@ class QueueStateFiber:
         """INIT and WAITING: until somebody wants the node writable, and nothing forbids it."""
         notes = self.notes
         while True:
-            wish, retry_us = notes.wish, notes.retry_us
+            request, retry_us = notes.request, notes.retry_us
             due_us = None
-            if wish.read_only:
+            if request.read_only:
                 self._settle(True, "")
             elif notes.fault or notes.hold:
-                # Only another wish leads out of this: no retry is due, whatever was planned.
+                # Only another request leads out of this: no retry is due, whatever was planned.
                 self._settle(False, self.ro_reason)
             elif retry_us is None or self._now >= retry_us:
                 again = f", attempt {notes.attempts + 1}" if notes.attempts else ""
                 notes.retry_us = None
-                self._fire(Event.GO_WRITABLE, ("forced" if wish.force else "asked for") + again)
+                self._fire(Event.GO_WRITABLE, ("forced" if request.force else "asked for") + again)
                 return
             else:
                 due_us = retry_us
             yield from self._input(due_us)
 
     def _startup(self) -> _Walk:
-        self._promoted = self.notes.reigning = False
+        self._promoted = self.notes.leading = False
         self.notes.missing = ""
         try:
             advice = yield from self._synchronise()
@@ -142,7 +142,7 @@ class QueueStateFiber:
         except Leave as error:
             self._back_to_waiting(Event.SUPERSEDED, str(error))
         else:
-            yield from self._promote(advice.solo or self.notes.wish.force)
+            yield from self._promote(advice.solo or self.notes.request.force)
 
     def _take_seat(self) -> _Walk:
         """With an arbiter: the term is opened by its word, under the number it gives."""
@@ -150,7 +150,7 @@ class QueueStateFiber:
         notes.forget_seat()
         if facts is None or facts.seat is None:
             return
-        forced, deadline = notes.wish.force, self._now + self._startup_timeout_us
+        forced, deadline = notes.request.force, self._now + self._startup_timeout_us
         yield from self._do(lambda step: effects.TakeSeat(step, forced), deadline)
         if notes.seat is None:
             raise StepFailed("the seat was not reported as taken")
@@ -165,12 +165,12 @@ class QueueStateFiber:
         self._emit(effects.CheckSync())
         while True:
             self._check_wanted()
-            wish, rival = notes.wish, notes.rival
-            if rival is not None and rival.number > known and not wish.force:
+            request, rival = notes.request, notes.rival
+            if rival is not None and rival.number > known and not request.force:
                 notes.hold = f"fenced: {rival.node or 'a peer'} is writable in term {rival.number}"
                 raise Leave(notes.hold)
-            self._check_nobody_reigns()
-            if wish.force and not forced:
+            self._check_nobody_leads()
+            if request.force and not forced:
                 began, forced = self._now, True
             before, served = served, frozenset(peer.name for peer in notes.masters())
             if before and not served and not forced and notes.others_than(before):
@@ -181,20 +181,20 @@ class QueueStateFiber:
             notes.missing = (advice := notes.advice(self._now - began)).missing
             if advice.answer is Answer.READY:
                 return advice
-            if advice.answer in (Answer.NEVER, Answer.UNPROVED) and wish.command:
+            if advice.answer in (Answer.NEVER, Answer.UNPROVED) and request.command:
                 raise NotAllowed(advice.missing)
             if self._now >= deadline:
-                if wish.force and advice.answer is Answer.WAIT and notes.facts is not None:
+                if request.force and advice.answer is Answer.WAIT and notes.facts is not None:
                     return replace(advice, solo=True)
                 raise Overdue(advice.missing)
             due = deadline if advice.due_us is None else min(deadline, began + advice.due_us)
             yield from self._input(due)
 
-    def _check_nobody_reigns(self) -> None:
-        """A node that only its configuration wants writable does not wait for a reign to end."""
+    def _check_nobody_leads(self) -> None:
+        """A node that only its configuration wants writable does not wait for another to end."""
         notes = self.notes
         peer = next(notes.masters(), None)
-        if peer is not None and not notes.wish.command and not notes.wish.force:
+        if peer is not None and not notes.request.command and not notes.request.force:
             notes.hold = f"fenced: {peer.name} is writable in term {peer.term_number}"
             raise Leave(notes.hold)
 
@@ -209,7 +209,7 @@ class QueueStateFiber:
             yield from self._do(lambda step: effects.WriteTerm(step, *term), deadline)
             if notes.own[0] != number:
                 raise StepFailed(f"term {number} was not reported as opened")
-            notes.rival, notes.reigning = None, True
+            notes.rival, notes.leading = None, True
             yield from self._do(effects.Promote, deadline)
         except StepFailed as error:
             self._back_to_waiting(Event.FAILED, f"failed: {error}")
@@ -222,10 +222,10 @@ class QueueStateFiber:
         self._promoted = True
         notes.missing = f"the record of term {number} is not committed yet"
         try:
-            yield from self._do(effects.AwaitCommit, deadline, self._check_reign)
-            self._check_reign()
+            yield from self._do(effects.AwaitCommit, deadline, self._check_lead)
+            self._check_lead()
             yield from self._do(effects.StartDrivers, deadline)
-            self._check_reign()
+            self._check_lead()
         except Overdue as error:
             self._withdraw(f"timed out: {error} of term {number}")
         except StepFailed as error:
@@ -251,7 +251,7 @@ class QueueStateFiber:
             if notes.rival is not None:
                 self._fire(Event.FENCED, notes.fenced_by())
                 return
-            if notes.wish.read_only:
+            if notes.request.read_only:
                 self._fire(Event.GO_READ_ONLY, "asked for")
                 return
             self._settle(True, "")
@@ -300,7 +300,7 @@ class QueueStateFiber:
     def _check_wanted(self) -> None:
         if self.notes.fault:
             raise Leave(f"fault: {self.notes.fault}")
-        if self.notes.wish.read_only:
+        if self.notes.request.read_only:
             raise Leave("read-only again")
 
     def _check_fence(self) -> None:
@@ -312,7 +312,7 @@ class QueueStateFiber:
         if self.notes.fault:
             raise Leave(self.notes.fault)
 
-    def _check_reign(self) -> None:
+    def _check_lead(self) -> None:
         self._check_wanted()
         self._check_fence()
 
@@ -326,12 +326,12 @@ class QueueStateFiber:
     def _give_up(self, reason: str) -> None:
         """A command is dropped and leaves the node read-only; a configuration is tried again."""
         notes = self.notes
-        if notes.wish.read_only:
+        if notes.request.read_only:
             return
         notes.missing = reason
         self._settle(False, reason)
-        if notes.wish.command:
-            notes.wish = Wish(read_only=True)
+        if notes.request.command:
+            notes.request = RoleRequest(read_only=True)
             return
         notes.retry_us = self._now + min(RETRY_US << min(notes.attempts, 10), RETRY_MAX_US)
         notes.attempts += 1

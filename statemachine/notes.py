@@ -1,4 +1,4 @@
-"""What the fiber has been told so far: the newest wish, facts, terms of others, faults.
+"""What the fiber has been told so far: the newest request, facts, terms of others, faults.
 
 Taking note changes no state; the fiber looks here when it is at a point where it may turn.
 """
@@ -12,11 +12,11 @@ from tandemq_server.statemachine.effects import (
     Fault,
     Input,
     Progress,
+    RoleRequest,
     SeatTaken,
     TermOpened,
     TermSeen,
     Unseated,
-    Wish,
 )
 from tandemq_server.statemachine.promotion import (
     Advice,
@@ -30,21 +30,21 @@ from tandemq_server.statemachine.roles import Role
 
 
 class Notes:
-    """wish: the newest; settled: its outcome was told. hold: why even a wish may not start a reign.
+    """request: the newest; settled: its outcome was told. hold: why no request may make it lead.
 
-    known_number: the highest term ever heard of. own: the term of the present or last reign here;
-    reigning: from the moment it is opened. rival: somebody else's term that ends or forbids one.
-    seat: number and id of the term an arbiter lets this node open. unseated: why it ends a reign.
+    known_number: the highest term ever heard of. own: the term it leads in or led in last;
+    leading: from the moment it is opened. rival: somebody else's term that ends or forbids one.
+    seat: number and id of the term an arbiter lets this node open. unseated: why it leads no more.
     """
 
     def __init__(self, term_number: int) -> None:
-        self.wish = Wish(read_only=True, command=False)
+        self.request = RoleRequest(read_only=True, command=False)
         self.settled = True
         self.hold = ""
         self.fault = ""
         self.known_number = term_number
         self.own: tuple[int, bytes] = (0, b"")
-        self.reigning = False
+        self.leading = False
         self.rival: TermSeen | None = None
         self.seat: tuple[int, bytes] | None = None
         self.unseated = ""
@@ -54,8 +54,8 @@ class Notes:
         self.missing = ""
 
     def take(self, item: Input, role: Role) -> None:
-        if isinstance(item, Wish):
-            self.wish = item
+        if isinstance(item, RoleRequest):
+            self.request = item
             self.settled = False
             self.attempts, self.retry_us = 0, None
             self.hold = self.missing = self.unseated = ""
@@ -73,7 +73,7 @@ class Notes:
             self.seat = (item.number, item.id)
             self.unseated = ""
         elif isinstance(item, Unseated):
-            if self.reigning and role not in (Role.INIT, Role.WAITING):
+            if self.leading and role not in (Role.INIT, Role.WAITING):
                 self.unseated = item.reason
                 self.rival = self.rival or TermSeen(self.own[0], b"", False, rival=True)
         elif isinstance(item, Fault):
@@ -91,7 +91,7 @@ class Notes:
         """Whether the node may be promoted, `waited_us` after that was asked for."""
         if self.facts is None:
             return Advice(Answer.WAIT, "the peers have not been asked yet")
-        return advise(self.facts, waited_us, self.wish.force)
+        return advise(self.facts, waited_us, self.request.force)
 
     def masters(self) -> Iterator[PeerFacts]:
         """The peers that are heard to serve."""
@@ -107,7 +107,7 @@ class Notes:
         self.known_number = max(self.known_number, item.number)
         if role in (Role.INIT, Role.WAITING):
             return
-        if self.reigning:
+        if self.leading:
             number, term_id = self.own
             newer = item.number > number or (item.number == number and item.id != term_id)
             rival = newer if item.rival is None else item.rival
@@ -128,13 +128,13 @@ class Notes:
         return f"fenced: term {rival.number} of {who}"
 
     def claim(self) -> Claim:
-        """By what right a term begins that the present wish leads to."""
-        if self.wish.force:
+        """By what right a term begins that the present request leads to."""
+        if self.request.force:
             return Claim.FORCED
         if self.seat is not None:
             # The arbiter has ordered it: it counts although nothing is acknowledged in it yet.
             return Claim.ORDERED
-        return Claim.ORDERED if self.wish.command else Claim.ITSELF
+        return Claim.ORDERED if self.request.command else Claim.ITSELF
 
     def ro_reason(self, role: Role) -> str:
         """Why the node does not serve, in words; empty while it does."""
@@ -148,4 +148,4 @@ class Notes:
             return f"startup: {self.missing}" if self.missing else "startup"
         if self.missing:
             return self.missing
-        return "config" if self.wish.read_only else role.lower()
+        return "config" if self.request.read_only else role.lower()

@@ -60,7 +60,7 @@ class Facts:
     """What this node knows when a promotion is considered.
 
     lacks: up to which LSN records were acknowledged that are not all in this log, 0 for none.
-    lag_us: the largest replication lag last seen. reigned: the last term was opened by this very
+    lag_us: the largest replication lag last seen. led: the last term was opened by this very
     process, which has offered the lead to nobody since; a restart forgets it. blank: nothing was
     ever written here; founds: an operator said that it may found a cluster. joining: a snapshot is
     not installed yet. pair: two nodes confirm a write,
@@ -74,7 +74,7 @@ class Facts:
     term_id: bytes | None = None
     acked_mark: int = 0
     lacks: int = 0
-    reigned: bool = False
+    led: bool = False
     blank: bool = False
     founds: bool = False
     joining: bool = False
@@ -225,7 +225,7 @@ def _without_the_silent(facts: Facts, waited_us: int) -> Advice:
     if untried := [peer.name for peer in facts.peers if not peer.reachable and not peer.tried]:
         return Advice(Answer.WAIT, f"trying to reach {', '.join(untried)}")
     silent = [peer for peer in facts.peers if not peer.reachable]
-    solo = bool(silent) and not (facts.reigned or facts.blank)
+    solo = bool(silent) and not (facts.led or facts.blank)
     if facts.original:
         return _after_the_lag(facts, silent, waited_us) or Advice(Answer.READY, solo=solo)
     if unproved := [peer.name for peer in silent if not _proved_idle(peer, facts)]:
@@ -244,7 +244,7 @@ def _in_turn(facts: Facts, waited_us: int) -> Advice | None:
         if peer.first and peer.outcome != "above":
             return Advice(Answer.WAIT, f"{peer.name} wants to serve, too, and goes first")
     silent = [peer.name for peer in reachable if not peer.answered]
-    if not silent or facts.reigned:
+    if not silent or facts.led:
         return None
     missing = f"no answer of {', '.join(silent)}"
     if waited_us < ANSWER_US:
@@ -267,7 +267,7 @@ def _proved_idle(peer: PeerFacts, facts: Facts) -> bool:
     Nobody serves but by force unless whoever may serve has let it: so a process that served last
     and has let nobody goes on, and one that ended read-only does not serve when it comes back.
     """
-    if facts.blank or facts.reigned:
+    if facts.blank or facts.led:
         return True
     if peer.ended and not peer.writable:
         return not _missing_from(peer, facts)

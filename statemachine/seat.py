@@ -96,7 +96,7 @@ def step(view: View, event: Event) -> Answer:
 
 
 def mine(reading: Reading, held: Seat | None) -> bool:
-    """Whether the register still names this reign."""
+    """Whether the register still names this leadership."""
     seat = reading.seat
     if seat is None or held is None:
         return False
@@ -217,7 +217,7 @@ def _paired(view: View, event: Won) -> Answer:
 
 
 def _refused_there(view: View, event: Lost) -> Answer:
-    """A lost swap of a reign's own: it goes on if the seat is still its, as before it asked."""
+    """A lost swap of who leads: it goes on if the seat is still its, as before it asked."""
     return _heard_leading(view._replace(stand=Stand.PAIRED), Heard(event.reading))
 
 

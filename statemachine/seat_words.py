@@ -137,7 +137,7 @@ class Rested(NamedTuple):
 
 
 class Seed(NamedTuple):
-    """An operator says that the register, which went back in time, is to name this reign again."""
+    """An operator says that the register, which went back in time, is to name this term again."""
 
     reading: Reading
     by: str

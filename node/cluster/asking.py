@@ -1,7 +1,7 @@
 """What nodes ask each other about who serves: questions before a promotion, and orders.
 
 Whoever is about to serve asks every peer and waits for its answer: so each knows of the other's
-wish before a term is opened, and whoever stopped for another knows whether that one may serve.
+request before a term is opened, and whoever stopped for another knows whether that one may serve.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Asking:
             core.commit_lsn,
             peering.clock.now(),
             core.read_only,
-            role.reigning,
+            role.leading,
             standing_here(peering),
             self._stamp_us,
             link.beat.sent_us if link.beat is not None else 0,
@@ -67,9 +67,9 @@ class Asking:
                 link.send(question)
 
     def answer(self, link: Link) -> None:
-        """A peer that is about to serve asks. Unless this node reigns, it may from here on."""
-        if not self.peering.role.reigning:
-            self.peering.own_reign = b""
+        """A peer that is about to serve asks. Unless this node leads, it may from here on."""
+        if not self.peering.role.leading:
+            self.peering.own_lead = b""
         link.send(self.heartbeat(link))
 
     # -- orders ----------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ class Asking:
             return
         peering.say(f"asked to become {'read-only' if read_only else 'writable'}: {reason}")
         lent = read_only and peering.role.role is Role.RUNNING
-        peering.role.wish(read_only)
+        peering.role.request(read_only)
         self._order = (read_only, now)
         self.lent_us = now if lent else None
 
-    def wished(self) -> None:
+    def requested(self) -> None:
         """Somebody wants something of this node: what it was ordered before is over.
 
         So the same order right after a switch-over the other way is a new one, no repetition.
@@ -123,7 +123,7 @@ class Asking:
             self.lent_us = now_us
         elif role.role is Role.WAITING and now_us - self.lent_us > TAKE_BACK_US:
             self.peering.say("nobody has taken the lead from this node: taking it back")
-            role.wish(False)
+            role.request(False)
 
 
 def known_at(link: Link) -> Hello | Welcome | None:

@@ -21,7 +21,7 @@ LSN_MAX = 2**64 - 1
 def standing_here(peering: Peering) -> Standing:
     """What the log here has to show for itself."""
     lineage = peering.core.engine.store.lineage
-    return standing_of(lineage, peering.core.commit_lsn, peering.role.reigning)
+    return standing_of(lineage, peering.core.commit_lsn, peering.role.leading)
 
 
 def against(peering: Peering, standing: Standing | None, writable: bool) -> Outcome | None:
@@ -55,7 +55,7 @@ def facts_of(peering: Peering) -> Facts:
         last[1] if last else None,
         max(acked, lacks),
         lacks=lacks,
-        reigned=last is not None and last[1] == peering.own_reign,
+        led=last is not None and last[1] == peering.own_lead,
         blank=peering.blank and not peering.emptied,
         founds=settings.init,
         joining=peering.replica.log.snapshot.joining or peering.emptied,

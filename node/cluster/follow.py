@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Follow(Link):
     """The downstream's end of one connection to a peer.
 
-    probe: this node reigns and follows nobody; the link only carries terms and states.
+    probe: this node leads and follows nobody; the link only carries terms and states.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Follow(Link):
 
     @property
     def writable(self) -> bool:
-        """As far as was heard, the peer reigns."""
+        """As far as was heard, the peer leads."""
         upstream = self.applier.upstream
         if self.handed_off or upstream is None:
             return False
@@ -101,7 +101,7 @@ class Follow(Link):
         self.peer_lsn = applier.upstream_last
         if isinstance(message, Welcome) and not applier.closed:
             peering.replica.welcomed(self, message)
-            # Before the log is touched: who reigns there decides what this node may become.
+            # Before the log is touched: who leads there decides what this node may become.
             peering.peer_changed()
             if self.ended:
                 return
@@ -111,8 +111,8 @@ class Follow(Link):
         if isinstance(message, (Heartbeat, Handoff)):
             peering.peer_changed()
         if self.probe and applier.feeding:
-            # Whoever feeds a node that reigns does not know its term yet, or is ahead of it.
-            self.end(STOPPING, f"{peering.settings.name} reigns, it follows nobody")
+            # Whoever feeds a node that leads does not know its term yet, or is ahead of it.
+            self.end(STOPPING, f"{peering.settings.name} leads, it follows nobody")
 
     def _is_known(self, welcome: Welcome) -> bool:
         """Whether the configuration knows who would feed this node; ends the link if not."""
@@ -145,7 +145,7 @@ class Follow(Link):
                 return
 
     def _only_told(self, decision: object) -> bool:
-        """Done here already, or nothing a node that reigns would do."""
+        """Done here already, or nothing a node that leads would do."""
         return self.probe and not self.peering.replica.harmless(decision)
 
     def taken(self) -> None:

@@ -198,12 +198,12 @@ class Feed(Link):
             self.bootstrapping = True
         if not self.ended:
             peering.greeted(self)
-        # The peer's term may be newer than the one that reigns here. That is told last, so that
+        # The peer's term may be newer than the one that leads here. That is told last, so that
         # the answer still speaks of the log it was made for.
         last = hello.lineage.last
         if last is not None and hello.cluster_id == peering.cluster_id:
-            reigns = hello.state == "RUNNING"
-            peering.seen_term(last.number, last.id, reigns, hello.node_name, outcome)
+            leads = hello.state == "RUNNING"
+            peering.seen_term(last.number, last.id, leads, hello.node_name, outcome)
         self.pump()
 
     def _acked(self, ack: Ack, now: int) -> None:

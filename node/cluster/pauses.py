@@ -78,7 +78,7 @@ class Pauses:
     def _settle(self) -> None:
         """What waited in sockets is read: leases get their time, then deadlines have their turn.
 
-        A node that learnt meanwhile that another one reigns has no leases to care for.
+        A node that learnt meanwhile that another one leads has no leases to care for.
         """
         self.look()
         self.reading = False

@@ -64,7 +64,7 @@ class Peering:
         self.peers = {address: PeerState(address) for address in self.settings.peers}
         self.feeds: list[Feed] = []
         self.following = False
-        #: When, by the log's clock, a master was last known to reign.
+        #: When, by the log's clock, a master was last known to lead.
         self.master_alive_us = role.storage.last_time_us
         self.source = Source(self)
         self.replica = Replica(self)
@@ -75,7 +75,7 @@ class Peering:
         self.window_bytes = self.settings.replication.window_bytes
         self.closing = False
         #: The id of the last term opened by this process, until it offers the lead to a peer.
-        self.own_reign = b""
+        self.own_lead = b""
         self.troubles = Troubles(self)
         #: Why the last link to each end was over, as last logged.
         self._told: dict[str, str] = {}
@@ -108,7 +108,7 @@ class Peering:
         """A rewind left nothing here: all is in rescue files until somebody feeds this node."""
         return self.blank and self.storage.rescue_files > 0
 
-    def reigned_until(self, moment_us: int) -> None:
+    def led_until(self, moment_us: int) -> None:
         """A master is known to have lived at this moment of the log's clock."""
         self.master_alive_us = max(self.master_alive_us, moment_us)
 
@@ -216,7 +216,7 @@ class Peering:
     def close(self) -> None:
         """The node ends: its links say so."""
         self.closing = True
-        code = STOPPING if self.role.reigning else ENDED
+        code = STOPPING if self.role.leading else ENDED
         for link in self.links():
             link.end(code, f"{self.settings.name} ends")
 
@@ -280,7 +280,7 @@ class Peering:
         self.following = False
         # The last master's clock may be ahead of what was heard of it.
         self.clock.at_least(self.core.engine.now)
-        self._end_follows(f"{self.settings.name} is about to reign")
+        self._end_follows(f"{self.settings.name} is about to lead")
 
     def _end_follows(self, reason: str) -> None:
         for peer in self.peers.values():
@@ -297,7 +297,7 @@ class Peering:
         self.redial()
 
     def term_opened(self, term: tuple[Any, ...], alone: bool) -> None:
-        """This node opened a term: it reigns, and in pair mode asks replicas to confirm.
+        """This node opened a term: it leads, and in pair mode asks replicas to confirm.
 
         alone: in pair mode, not even that; somebody decided so.
         """
@@ -305,7 +305,7 @@ class Peering:
         wal.following = False
         if self.storage.missing_lsn:
             self.replica.found_again("is given up by force; *.damaged holds it")
-        self.own_reign = term[1]
+        self.own_lead = term[1]
         if self.settings.replication.ack == PAIR or self.seat is not None:
             self._part_from_others()
             gate = wal.gate
@@ -320,13 +320,13 @@ class Peering:
             gate.own(wal.durable_lsn, now)
             wal.gate = gate
         for feed in [feed for feed in self.feeds if feed.idle]:
-            feed.end(AGAIN, f"{self.settings.name} reigns now")
+            feed.end(AGAIN, f"{self.settings.name} leads now")
 
     def _part_from_others(self) -> None:
-        """Downstreams fed before this node reigned were not asked how they make things durable."""
+        """Downstreams fed before this node led were not asked how they make things durable."""
         for feed in list(self.feeds):
             if feed.relay and feed.hello and not self.source.confirms_alike(feed.hello):
-                feed.end(AGAIN, f"{self.settings.name} reigns now, in another wal.mode")
+                feed.end(AGAIN, f"{self.settings.name} leads now, in another wal.mode")
 
     def publish_final(self, lsn: int, next_term: int) -> None:
         for feed in list(self.feeds):

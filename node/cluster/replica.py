@@ -50,7 +50,7 @@ class Replica:
         self._fresh = False
 
     def own_log(self) -> FollowedLog:
-        """The log as it is now, for a node that begins to follow or asks who reigns."""
+        """The log as it is now, for a node that begins to follow or asks who leads."""
         wal, core = self.wal, self.core
         return FollowedLog(
             Lineage(core.engine.store.lineage),
@@ -107,10 +107,10 @@ class Replica:
             self.peering.clock.follow(offset)
             assert link.beat is not None
             if link.beat.state == Role.RUNNING.value:
-                self.peering.reigned_until(link.beat.clock_us)
+                self.peering.led_until(link.beat.clock_us)
 
     def harmless(self, decision: object) -> bool:
-        """Whether a node that reigns may hear of it."""
+        """Whether a node that leads may hear of it."""
         return isinstance(decision, (d.SeenTerm, d.HandedOff, d.Asked))
 
     def append(self, link: Follow, run: d.Append) -> None:
@@ -209,7 +209,7 @@ class Replica:
             ) from error
         engine.lsn = last_lsn
         engine.now = max(engine.now, time_us)
-        self.peering.reigned_until(time_us)
+        self.peering.led_until(time_us)
         core.term, core.term_id = term.number, term.id
         self.log.applied(last_lsn)
         self.wal.appended(data, last_lsn)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 #: What is written in these is of a term of this node's own, once it is opened.
-REIGNING = frozenset({Role.STARTUP, Role.RUNNING, Role.ENDING})
-#: Told how a wish ended: None when the node ends before it was carried out.
+LEADING = frozenset({Role.STARTUP, Role.RUNNING, Role.ENDING})
+#: Told how a request ended: None when the node ends before it was carried out.
 WhenSettled = Callable[[fx.Settled | None], None]
 
 
@@ -35,7 +35,7 @@ class RoleKeeper:
     """Feeds the fiber and does what it asks.
 
     flush(): end the turn at hand. random_bytes(n): chance. log(text): one line. arm(µs or None):
-    when the log's clock wants a `Tick`. links: both ends of all links, set before the first wish.
+    when the log's clock wants a `Tick`. links: both ends of all links, set before any request.
     observers are told of each transition.
     """
 
@@ -80,7 +80,7 @@ class RoleKeeper:
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def wish(
+    def request(
         self,
         read_only: bool,
         *,
@@ -91,17 +91,17 @@ class RoleKeeper:
     ) -> None:
         """Somebody wants the node (not) writable; `done` once that is reached or given up.
 
-        A newer wish overtakes an older one, whose outcome is then the newer one's. by_seat: nobody
-        asked for it, it follows from whose the seat is.
+        A newer request overtakes an older one, whose outcome is then the newer one's. by_seat:
+        nobody asked for it, it follows from whose the seat is.
         """
         if self.links.seat is not None and not by_seat:
-            self.links.seat.wished(read_only, force)
+            self.links.seat.requested(read_only, force)
         self._waiting.append(done)
         self.core.read_only = read_only
-        self.links.asking.wished()
+        self.links.asking.requested()
         if force and not read_only:
             self.links.asking.stop_others()
-        self.feed(fx.Wish(read_only, force, command))
+        self.feed(fx.RoleRequest(read_only, force, command))
 
     def fault(self, reason: str) -> None:
         """The log cannot be written any more."""
@@ -120,10 +120,10 @@ class RoleKeeper:
             self.feed(fx.Progress(self.links.facts()))
 
     @property
-    def reigning(self) -> bool:
+    def leading(self) -> bool:
         """From the opening of a term until WAITING: what is written here is a term's own."""
         fiber = self.fiber
-        return fiber.notes.reigning and fiber.state.role in REIGNING
+        return fiber.notes.leading and fiber.state.role in LEADING
 
     def feed(self, item: fx.Input) -> None:
         """One input after the other, also those that effects give rise to."""
@@ -205,7 +205,7 @@ class RoleKeeper:
                 self._promote(term)
                 self._inbox.append(fx.TermOpened(step.number, term[1]))
                 self._say_unproved()
-                alone = step.solo and (self.links.may_go_alone or self.fiber.notes.wish.force)
+                alone = step.solo and (self.links.may_go_alone or self.fiber.notes.request.force)
                 if self.links.seat is not None:
                     alone = self.links.seat.alone
                 self.links.term_opened(term, alone)
@@ -226,7 +226,7 @@ class RoleKeeper:
                 self.flush()
             case fx.StopDrivers():
                 engine.stop()
-                self.links.reigned_until(self.now())
+                self.links.led_until(self.now())
             case fx.WakeWaiters():
                 engine.wake_all(core.read_only_error())
             case fx.Drain():
@@ -267,7 +267,7 @@ class RoleKeeper:
         self._released = engine.promote(term, ttr, in_replicaset)
         self.core.asked_cfg = (None, None)
         # What the leases got by this record they do not get again.
-        self.links.reigned_until(engine.now)
+        self.links.led_until(engine.now)
         if self._released:
             self.log(f"released {len(self._released)} tasks nobody holds any more")
 
@@ -283,7 +283,7 @@ class RoleKeeper:
         self.core.term, self.core.term_id = term[0], term[1]
 
     def reopen(self, solo: bool) -> None:
-        """A further term of this reign: pair mode goes on alone, or with a replica again."""
+        """A further term of this leadership: pair mode goes on alone, or with a replica again."""
         engine = self.core.engine
         term = (
             self.fiber.notes.known_number + 1,

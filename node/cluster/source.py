@@ -92,7 +92,7 @@ class Source:
             log.last_lsn,
             peering.core.commit_lsn,
             peering.core.state,
-            peering.role.reigning,
+            peering.role.leading,
             wal_mode=self.wal.mode,
             pair=replication.ack == PAIR,
             mixed_modes=replication.mixed_modes,

@@ -111,7 +111,7 @@ class Troubles:
         peering = self.peering
         if peering.source.damage:
             found.append(peering.source.damage)
-        if peering.role.reigning and promise_of(peering) == UNKNOWN:
+        if peering.role.leading and promise_of(peering) == UNKNOWN:
             silent = [f.name for f in peering.feeds if f.relay and f.hello and not f.hello.wal_mode]
             found.append(
                 f"what the pair promises is unknown: {', '.join(silent)} does not tell its wal.mode"
@@ -147,7 +147,7 @@ def _waits_for_operator(peering: Peering) -> str:
         return ""
     if notes.hold.startswith("conflict"):
         return notes.hold
-    if notes.missing and not notes.wish.read_only:
+    if notes.missing and not notes.request.read_only:
         return f"not made writable: {notes.missing}"
     return ""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tandemq_server.node.cluster.peering import Peering
 from tandemq_server.node.loop.arbiter_calls import ArbiterCalls
 from tandemq_server.node.loop.plugins import PluginError
-from tandemq_server.node.loop.role_request import wished
+from tandemq_server.node.loop.role_request import request_role
 from tandemq_server.statemachine.effects import Settled
 
 LOOK_SECONDS = 0.02
@@ -42,8 +42,8 @@ async def begin(peering: Peering) -> Settled:
     """Be what the seat says, else the configuration; over once that is known."""
     role, keeper = peering.role, peering.seat
     if keeper is None:
-        return await wished(role, peering.settings.read_only, command=False)
-    settled = await wished(role, True, command=False, by_seat=True)
+        return await request_role(role, peering.settings.read_only, command=False)
+    settled = await request_role(role, True, command=False, by_seat=True)
     while not keeper.placed:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_SECONDS)
     return settled

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.cluster.role import RoleKeeper
 
 
-async def wished(
+async def request_role(
     role: RoleKeeper,
     read_only: bool,
     *,
@@ -19,7 +19,7 @@ async def wished(
     command: bool = True,
     by_seat: bool = False,
 ) -> fx.Settled:
-    """`wish`, for those who can wait. Cancelled when the node ends before."""
+    """`RoleKeeper.request`, for those who can wait. Cancelled when the node ends before."""
     settled: asyncio.Future[fx.Settled] = asyncio.get_running_loop().create_future()
 
     def done(outcome: fx.Settled | None) -> None:
@@ -30,5 +30,5 @@ async def wished(
         else:
             settled.set_result(outcome)
 
-    role.wish(read_only, force=force, command=command, by_seat=by_seat, done=done)
+    role.request(read_only, force=force, command=command, by_seat=by_seat, done=done)
     return await settled

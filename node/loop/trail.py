@@ -144,7 +144,7 @@ class AuditTrail:
         self._thread.join(CLOSE_SECONDS)
 
     def role(self, made: Transition) -> None:
-        """The node's own role changed, whoever wished it."""
+        """The node's own role changed, whoever requested it."""
         way = f"{made.origin.value} to {made.target.value}"
         self.note(Noted("node", "", "", "role", way, made.reason))
 

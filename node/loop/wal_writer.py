@@ -30,7 +30,7 @@ class WalWriter:
 
     mode: none, write or fsync. release(turn): send its replies. failed(error): stop the node.
     Frames go to `listeners` as they are written (snapshots, downstreams), several at once where
-    they came so. gate: the commit point of a reign in pair mode, None when durable here is
+    they came so. gate: the commit point of a leadership in pair mode, None when durable here is
     enough. on_durable, on_commit: told how far the log is.
     """
 

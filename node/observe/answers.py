@@ -51,7 +51,7 @@ class LossBound:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The reign a node is in. `id` is hex; `solo`: opened without proof of holding everything."""
+    """The term a node is in. `id` is hex; `solo`: opened without proof of holding everything."""
 
     number: int
     id: str

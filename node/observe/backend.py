@@ -17,7 +17,7 @@ from tandemq.model.terms import TERM_FIELDS
 from tandemq_server.node.cluster.promise import promise_of
 from tandemq_server.node.core.trail_answers import NoTrail, Trail
 from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
-from tandemq_server.node.loop.role_request import wished
+from tandemq_server.node.loop.role_request import request_role
 from tandemq_server.node.loop.timing import Turns
 from tandemq_server.node.observe.answers import (
     ClusterStatus,
@@ -263,7 +263,7 @@ class NodeBackend:
                 "reached to confirm the new term"
             )
             raise NeedsForce(reason, (reason,), bound)
-        settled = await wished(self.role, read_only, force=force)
+        settled = await request_role(self.role, read_only, force=force)
         if self.core.read_only != read_only and settled.ok:
             raise Refused("another request came in between", ())
         if not settled.ok:

@@ -117,7 +117,7 @@ def own_lag(peering: Peering) -> Lag | None:
 
 
 def following(peering: Peering) -> bool:
-    """Fed by a node that reigns."""
+    """Fed by a node that leads."""
     return any(link.writable for link in feeding(peering))
 
 

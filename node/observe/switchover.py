@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tandemq_server.node.loop.role_request import wished
+from tandemq_server.node.loop.role_request import request_role
 from tandemq_server.node.observe.answers import (
     Lag,
     Outcome,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 30.0
 #: An order is repeated this often, and given up after so long without a sign that it is followed.
 REPEAT_SECONDS, PATIENCE_SECONDS = 0.2, 1.5
-#: How long after a flip a node may not know yet who reigns, or not follow it yet, in seconds.
+#: How long after a flip a node may not know yet who leads, or not follow it yet, in seconds.
 SETTLE_SECONDS = 3.0
 #: A replica further behind than this is not switched over to, in seconds.
 LAG_SECONDS = 5.0
@@ -53,7 +53,7 @@ class Switchover:
 
     async def run(self) -> SwitchReport:
         """Raises `UnknownNode`, `Refused` (with the report)."""
-        await self._somebody_reigns()
+        await self._somebody_leads()
         source, lag, missing = self._look()
         if missing and source is not None and not self.dry_run:
             waited = await self._step("in step", self.to, self._until_in_step())
@@ -78,7 +78,7 @@ class Switchover:
             raise Refused(done, (done,), report)
         return report
 
-    async def _somebody_reigns(self) -> None:
+    async def _somebody_leads(self) -> None:
         """Links are made anew after every flip: whoever asks right then waits a moment."""
         if self.role.role.value == "RUNNING":
             return
@@ -201,7 +201,7 @@ class Switchover:
         return failed
 
     async def _own(self, read_only: bool) -> str:
-        settled = await wished(self.role, read_only)
+        settled = await request_role(self.role, read_only)
         if settled.ok and self.peering.core.read_only == read_only:
             return ""
         return settled.reason or "another request came in between"

@@ -358,7 +358,7 @@ def switch_over_without_sessions(s: Stage) -> None:
 
 @scene
 def frozen_time(s: Stage) -> None:
-    """Nobody reigned for a while: leases and sessions get that time back."""
+    """Nobody led for a while: leases and sessions get that time back."""
     tube = s.tube("frozen", "fifottl", ttr=20)
     for number in range(4):
         s.put(tube, number)

@@ -103,7 +103,7 @@ class Stage(LogMaker):
         return self.done(self.engine.sessions.identify(self.clients[client], session))  # type: ignore[no-any-return]
 
     def promote(self, ttr: float | None = None) -> None:
-        """The node ends its reign and begins another one: nobody is connected."""
+        """The node ends its leadership and begins another one: nobody is connected."""
         for client in self.clients:
             client.session = None
         self.engine.sessions.members.clear()

@@ -192,7 +192,7 @@ async def clients_lose_replies(c: Cluster) -> None:
     await c.served()
 
 
-# -- nodes that die, stop, reign together ----------------------------------------------------------
+# -- nodes that die, stop, lead together ----------------------------------------------------------
 
 
 @scenario("local", "pair", short=("local", "pair"))

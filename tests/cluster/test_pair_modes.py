@@ -76,14 +76,14 @@ def test_mixed_modes_promise_the_weaker_one_and_say_so(tmp_path: Path) -> None:
         assert promise(nodes.a) == "fsync"
 
 
-def test_whoever_was_fed_before_the_reign_is_asked_then(tmp_path: Path) -> None:
+def test_whoever_was_fed_before_the_lead_is_asked_then(tmp_path: Path) -> None:
     with pair(tmp_path) as nodes:
         put(nodes.a, 3)
         nodes.in_step()
         nodes.b.end()
         put(nodes.a, 3)
         nodes.a.end()
-        # a does not reign, has more, and hands it on without asking for the mode.
+        # a does not lead, has more, and hands it on without asking for the mode.
         nodes.a.start("--read-only", *FSYNC, *PAIR)
         nodes.b.start("--read-only", *PAIR)
         nodes.in_step()

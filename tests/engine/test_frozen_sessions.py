@@ -1,4 +1,4 @@
-"""The time in which nobody reigns does not count against a session that waits for its owner."""
+"""The time in which nobody leads does not count against a session that waits for its owner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def engine_with_a_lost_worker(ttr: int) -> tuple[Engine, bytes]:
     [
         # Known to be dead for all of its absence: nothing of the 10 seconds has passed.
         (60, 60, 170),
-        # It reigned for 4 more seconds: 6 are left.
+        # It led for 4 more seconds: 6 are left.
         (60, 56, 166),
         # Nobody knows: what is over is over.
         (60, 0, 110),

@@ -35,8 +35,8 @@ def due(bench: Bench, tube: Tube, task_id: Any) -> float:
     return (tube.space.rows[task_id][2] - bench.engine.now) / SECOND
 
 
-def reign(bench: Bench, away: float, frozen: float, commit: float = 0.0) -> None:
-    """Another reign begins `away` seconds later; `frozen` of them had no master; the wait for its
+def lead(bench: Bench, away: float, frozen: float, commit: float = 0.0) -> None:
+    """Another node leads `away` seconds later; `frozen` of them had no master; the wait for its
     first record is `commit` seconds long.
     """
     engine = bench.engine
@@ -54,7 +54,7 @@ def reign(bench: Bench, away: float, frozen: float, commit: float = 0.0) -> None
 @pytest.mark.parametrize(
     ("away", "frozen", "commit", "left"),
     [
-        # Nobody reigned for all of it: five seconds are left, as before.
+        # Nobody led for all of it: five seconds are left, as before.
         (60, 60, 0, 5),
         # A master was there for three of them.
         (60, 57, 0, 2),
@@ -67,7 +67,7 @@ def test_a_lease_has_after_a_promotion_what_it_had_before(
 ) -> None:
     bench, tube = bench_with(kind)
     who, task_id = taken(bench, tube, ttr=5)
-    reign(bench, away, frozen, commit)
+    lead(bench, away, frozen, commit)
     assert due(bench, tube, task_id) == left
     assert_replica_agrees(bench)
     other = bench.worker()
@@ -81,7 +81,7 @@ def test_a_lease_has_after_a_promotion_what_it_had_before(
 def test_a_lease_that_nobody_renews_ends_all_the_same() -> None:
     bench, tube = bench_with("fifottl")
     _, task_id = taken(bench, tube, ttr=5)
-    reign(bench, 60, 60)
+    lead(bench, 60, 60)
     bench.pass_time(5)
     assert tube.space.rows[task_id][1] == "r"
 
@@ -93,7 +93,7 @@ def test_ttl_and_delay_go_on(kind: str) -> None:
     who = bench.worker()
     bench.call(tube.put, who, 0, b"y", {"ttl": 50})
     bench.call(tube.put, who, 0, b"z", {"delay": 40})
-    reign(bench, 18, 18)
+    lead(bench, 18, 18)
     # Two seconds of its life are left: the lease ends with it.
     assert due(bench, tube, held) == 2
     assert due(bench, tube, held + 1) == 32
@@ -104,7 +104,7 @@ def test_a_touched_lease_keeps_what_the_touch_gave() -> None:
     bench, tube = bench_with("fifottl")
     who, task_id = taken(bench, tube, ttr=5)
     bench.call(tube.touch, who, task_id, 10)
-    reign(bench, 60, 60)
+    lead(bench, 60, 60)
     assert due(bench, tube, task_id) == 15
 
 

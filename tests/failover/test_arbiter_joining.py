@@ -11,20 +11,20 @@ import pytest
 from tandemq_server.node.loop import arbiter_joining
 
 
-@pytest.mark.parametrize(("seated", "wishes"), [(True, [True]), (False, [False])])
+@pytest.mark.parametrize(("seated", "requests"), [(True, [True]), (False, [False])])
 def test_what_a_process_is_before_it_has_asked(
-    seated: bool, wishes: list[bool], monkeypatch: pytest.MonkeyPatch
+    seated: bool, requests: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S7: the seat of a master that restarts may be another's by now."""
     asked: list[bool] = []
 
-    async def wished(_role: object, read_only: bool, **_how: Any) -> object:
+    async def request_role(_role: object, read_only: bool, **_how: Any) -> object:
         asked.append(read_only)
         return object()
 
-    monkeypatch.setattr(arbiter_joining, "wished", wished)
+    monkeypatch.setattr(arbiter_joining, "request_role", request_role)
     keeper = SimpleNamespace(placed=True) if seated else None
     settings = SimpleNamespace(read_only=False)
     peering = SimpleNamespace(role=object(), seat=keeper, settings=settings)
     asyncio.run(arbiter_joining.begin(peering))  # type: ignore[arg-type]
-    assert asked == wishes
+    assert asked == requests

@@ -107,7 +107,7 @@ def test_the_arbiter_is_lost() -> None:
     two.run(10)
     assert two.put(two.a, 4) == 4
     assert "the witness: no answer; what runs goes on meanwhile" in two.story()
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.until(lambda: not two.serving())
     refused = two.promote(two.b)
     assert not refused.ok
@@ -167,7 +167,7 @@ def test_a_paused_partner_takes_nothing_when_it_wakes() -> None:
 def test_a_planned_switch_over_is_a_swap() -> None:
     two = Seated(7).start()
     for target, other in ((two.b, two.a), (two.a, two.b), (two.b, two.a)):
-        stopped = two.wish(other, True)
+        stopped = two.request(other, True)
         two.until(lambda stopped=stopped: stopped)
         assert two.promote(target).ok
         seat = two.arbiter.reading.seat
@@ -179,7 +179,7 @@ def test_a_planned_switch_over_is_a_swap() -> None:
 
 def test_who_is_made_read_only_stays_so_and_is_not_replaced() -> None:
     two = Seated(8).start()
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.run(20)
     assert two.serving() == []
     assert two.promote(two.a).ok
@@ -256,12 +256,12 @@ def test_so_often_an_hour_and_then_never() -> None:
         two.until(two.paired, 30)
         # Back by hand, so that always the same node takes over by itself.
         if other is two.b and turn < 2:
-            two.wish(two.b, True)
+            two.request(two.b, True)
             two.run(1)
             assert two.promote(two.a).ok
             two.until(two.paired, 30)
             two.run(60)
-    two.wish(two.b, True)
+    two.request(two.b, True)
     two.run(1)
     assert two.promote(two.a).ok
     two.until(two.paired, 30)

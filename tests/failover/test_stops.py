@@ -102,7 +102,7 @@ async def emptied(home: Path, witness: WitnessProcess) -> None:
             await asyncio.to_thread(witness.end)
             (witness.data / "witness").unlink()
             await asyncio.to_thread(witness.start)
-            # Configured writable, as a is: a wish is no proof.
+            # Configured writable, as a is: a request is no proof.
             await cluster.restart("b", "--writable")
             for _ in range(40):
                 told = await cluster.status("b")

@@ -76,7 +76,7 @@ def flip(two: Two) -> Walk:
     """Both commands of a planned switch-over, until the other node serves."""
     with walked() as walk:
         for node, read_only in ((two.a, True), (two.b, False)):
-            found = two.wish(node, read_only)
+            found = two.request(node, read_only)
             two.until(lambda found=found: found)
         two.until(lambda: two.serving() == ["b"])
     return walk

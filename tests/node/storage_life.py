@@ -108,9 +108,9 @@ class Life:
     def _report(self, text: str, error: BaseException | None = None) -> None:
         raise AssertionError(text) from error
 
-    # -- reigning --------------------------------------------------------------------------------
+    # -- leading --------------------------------------------------------------------------------
 
-    def reign(self, number: int, term_id: bytes | None = None) -> Life:
+    def lead(self, number: int, term_id: bytes | None = None) -> Life:
         """Open a term and serve."""
         engine = self.engine
         parent = engine.store.lineage[-1][1] if engine.store.lineage else None

@@ -92,7 +92,7 @@ def test_a_step_waits_until_the_very_record_is_committed() -> None:
 
 
 @pytest.mark.parametrize("step", [fx.AwaitCommit(4), fx.Drain(4)], ids=lambda s: type(s).__name__)
-def test_a_reign_begins_and_ends_with_everything_committed(step: fx.Step) -> None:
+def test_a_lead_begins_and_ends_with_everything_committed(step: fx.Step) -> None:
     role = keeper(9, _awaited=None, _inbox=deque())
     role._do(step)
     assert (role.fed, list(role._inbox)) == (["flush"], []), "answered before it is committed"
@@ -124,7 +124,7 @@ def link(probe: bool) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("probe", [False, True])
-def test_who_reigns_takes_nothing_from_others_but_word_of_terms(probe: bool) -> None:
+def test_who_leads_takes_nothing_from_others_but_word_of_terms(probe: bool) -> None:
     follow, called = link(probe)
     lineage = Lineage([(1, OLD, None, 1, "u", False)])
     assert lineage.last is not None
@@ -138,7 +138,7 @@ def test_who_reigns_takes_nothing_from_others_but_word_of_terms(probe: bool) -> 
     assert called == (["SeenTerm"] if probe else ["append", "Rewind", "SeenTerm"])
 
 
-def test_who_reigns_lets_nobody_feed_it() -> None:
+def test_who_leads_lets_nobody_feed_it() -> None:
     """Whoever would feed it does not know its term yet, or is ahead: it connects again."""
     for probe, feeding in ((True, True), (True, False), (False, True)):
         follow, _ = link(probe)
@@ -214,19 +214,19 @@ def test_a_log_is_cut_only_when_nothing_else_touches_it(cut: str) -> None:
 
 
 def test_the_lead_is_taken_back_from_nobody_who_is_about_to_have_it() -> None:
-    wished: list[bool] = []
+    requested: list[bool] = []
     beat = SimpleNamespace(writable=False, wants=2)
     peering = SimpleNamespace(
-        role=SimpleNamespace(role=Role.WAITING, wish=wished.append),
+        role=SimpleNamespace(role=Role.WAITING, request=requested.append),
         links=lambda: [SimpleNamespace(beat=beat, ended=False)],
         say=lambda _text: None,
     )
     asking = bare(Asking, peering=peering, lent_us=0)
     for moment in range(0, 5 * TAKE_BACK_US, TAKE_BACK_US // 2):
         asking.tick(moment)
-    assert wished == []
+    assert requested == []
     beat.wants = 0
     asking.tick(moment + TAKE_BACK_US)
-    assert wished == []
+    assert requested == []
     asking.tick(moment + TAKE_BACK_US + 1)
-    assert wished == [False]
+    assert requested == [False]

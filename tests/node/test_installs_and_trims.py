@@ -20,7 +20,7 @@ from tests.node.storage_life import Life, copy_of, newest_snapshot
 
 def loaded(snapshots: int = 0, puts: int = 30) -> Life:
     """A log of several segments; so many snapshots, of which nothing is known to be readable."""
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     life.tube()
     life.put(puts)
     for _ in range(snapshots):
@@ -49,7 +49,7 @@ def damage(disk: MemoryDisk, name: str) -> None:
 
 
 def upstream_of(life: Life) -> tuple[str, bytes]:
-    ahead = Life(copy_of(life.disk)).reign(2)
+    ahead = Life(copy_of(life.disk)).lead(2)
     ahead.put(5)
     ahead.snapshot()
     return newest_snapshot(ahead)
@@ -223,7 +223,7 @@ def test_a_term_that_begins_beside_a_snapshot_is_in_it() -> None:
 
     def next_term() -> None:
         beside.core.term = 2
-        life.reign(2)
+        life.lead(2)
         life.put(3)
         beside.flush()
 

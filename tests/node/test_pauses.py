@@ -183,7 +183,7 @@ def test_a_node_that_stopped_serving_meanwhile_writes_nothing(machine: Machine) 
     machine.stand_still(60)
     machine.pauses.look()
     machine.engine.take_records()
-    # What waited in the sockets said that another node reigns.
+    # What waited in the sockets said that another node leads.
     machine.engine.stop()
     machine.sockets_are_read()
     assert machine.engine.records == []

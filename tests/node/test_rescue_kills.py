@@ -33,14 +33,14 @@ POWER_CUTS = 4
 SEEDS = count(1_000)
 
 
-def reigned(puts: int = 24) -> Life:
+def led(puts: int = 24) -> Life:
     """Two terms in several segments, not trimmed."""
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     life.tube()
     life.put(puts - 8)
     life.work(2)
     life.put(4)
-    life.reign(2)
+    life.lead(2)
     life.put(4)
     life.work(1)
     return life
@@ -48,13 +48,13 @@ def reigned(puts: int = 24) -> Life:
 
 def trimmed(keep: int = 2) -> Life:
     """Some snapshots, the log behind the oldest one trimmed; the log goes on."""
-    life = Life(MemoryDisk(), keep=keep).reign(1)
+    life = Life(MemoryDisk(), keep=keep).lead(1)
     life.tube()
     for _ in range(3):
         life.put(12)
         life.snapshot(frames=2)
     life.put(9)
-    life.reign(2)
+    life.lead(2)
     life.put(5)
     log = life.storage.log
     assert log is not None
@@ -135,7 +135,7 @@ weather = pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "po
 @weather
 @pytest.mark.parametrize("fork", [8, 25, 29])
 def test_a_rewind_killed_anywhere(fork: int, power_cut: bool) -> None:
-    original = reigned()
+    original = led()
 
     def rewind(life: Life) -> None:
         if life.engine.lsn > fork:
@@ -208,10 +208,10 @@ def test_a_full_rescue_killed_anywhere(keep: int, back: int, power_cut: bool) ->
 
 
 @weather
-@pytest.mark.parametrize("shorter", [reigned, trimmed])
+@pytest.mark.parametrize("shorter", [led, trimmed])
 def test_an_install_killed_anywhere(shorter: object, power_cut: bool) -> None:
     original: Life = shorter()  # type: ignore[operator]
-    upstream = Life(copy_of(original.disk)).reign(3)
+    upstream = Life(copy_of(original.disk)).lead(3)
     upstream.put(20)
     upstream.snapshot()
     name, data = newest_snapshot(upstream)
@@ -229,7 +229,7 @@ def test_a_snapshot_killed_anywhere(keep: int, power_cut: bool) -> None:
     original = trimmed(keep)
 
     def snapshot(life: Life) -> None:
-        life.reign(life.engine.store.lineage[-1][0] + 1)
+        life.lead(life.engine.store.lineage[-1][0] + 1)
         life.snapshot(frames=3)
 
     assert killed_everywhere(original, snapshot, 0, power_cut) > 15
@@ -237,11 +237,11 @@ def test_a_snapshot_killed_anywhere(keep: int, power_cut: bool) -> None:
 
 @weather
 def test_a_roll_killed_anywhere(power_cut: bool) -> None:
-    original = reigned()
+    original = led()
 
     def roll(life: Life) -> None:
         before = len(segment_names(life.disk))
-        life.reign(life.engine.store.lineage[-1][0] + 1)
+        life.lead(life.engine.store.lineage[-1][0] + 1)
         while len(segment_names(life.disk)) < before + 4:
             life.put(1)
 
@@ -287,7 +287,7 @@ def test_copies_of_a_cut_that_did_not_happen_are_known_by_the_log() -> None:
     """The copies come first, then the note: until it is there, nothing has left the log."""
     seen = 0
     for step in count(1):
-        disk = copy_of(reigned().disk)
+        disk = copy_of(led().disk)
         _, fired = ended(disk, lambda life: life.rewind(8), step, None)
         if not fired:
             break

@@ -37,7 +37,7 @@ ODD = [b"\xa3\xff\xfea", b"\xc7\x02\x63\x01\x02", b"\xd4\x05\x00"]
 
 def begun() -> tuple[Life, int]:
     """A node that serves, with a task `0` of `jobs`, and the fork behind it."""
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     life.tube("dead")
     life.tube("jobs", max_attempts=1, dead_letter="dead")
     life.tube("other")
@@ -124,7 +124,7 @@ def replayed(tasks: tuple[RescuedTask, ...]) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("form", [FORMAT, TEXT_FORMAT], ids=["numbers", "text keys"])
 @pytest.mark.parametrize("given", ["text", 7, [1, {"a": None}], b"\x00\xff", {"k": [True]}])
 def test_records_of_xqueue(form: Any, given: Any) -> None:
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     features = {"id": "required", "ttl": True}
     tube = life.tube("recs", "xqueue", format=form, fields=FIELDS, features=features)
     fork = life.engine.lsn
@@ -151,7 +151,7 @@ def tube_again(life: Life, name: str) -> Any:
 
 @pytest.mark.parametrize("odd", ODD)
 def test_payloads_no_connector_can_send_are_sent_as_they_were(odd: bytes) -> None:
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     life.tube("jobs", "fifottl")
     life.tube("queue15_1", "queue15")
     fork = life.engine.lsn
@@ -172,7 +172,7 @@ def test_payloads_no_connector_can_send_are_sent_as_they_were(odd: bytes) -> Non
 
 
 def test_headers_and_states() -> None:
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     jobs = life.tube("jobs")
     features = {"id": "auto_increment", "keep": True}
     kept = life.tube("kept", "xqueue", format=FORMAT, fields=FIELDS, features=features)
@@ -190,7 +190,7 @@ def test_headers_and_states() -> None:
 
 
 def test_notes_without_the_declaration_look_for_it_in_the_directory() -> None:
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     features = {"id": "required"}
     tube = life.tube("recs", "xqueue", format=TEXT_FORMAT, fields=FIELDS, features=features)
     fork = life.engine.lsn
@@ -228,7 +228,7 @@ def test_two_terms_of_one_number_are_two_cuts() -> None:
     """Files named by number and LSN alone overwrote each other."""
     life, fork = begun()
     for name in (b"m" * 16, b"n" * 16):
-        life.reign(2, name)
+        life.lead(2, name)
         life.put(2, "other")
         life.rewind(fork)
         life.engine.start()
@@ -242,7 +242,7 @@ def test_two_terms_of_one_number_are_two_cuts() -> None:
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_a_cut_that_lacks_a_record_is_not_called_whole(last: int) -> None:
     """Were it the very last one alone."""
-    life = Life(MemoryDisk()).reign(1)
+    life = Life(MemoryDisk()).lead(1)
     life.tube()
     fork = life.put(1)[0]
     lsns = life.put(3)

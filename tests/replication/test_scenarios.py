@@ -24,7 +24,7 @@ def rng() -> Random:
 
 
 def started(rng: Random) -> tuple[Node, Node]:
-    """A reigns in term 1 with ten records, B holds them all."""
+    """A leads in term 1 with ten records, B holds them all."""
     a, b = Node("a"), Node("b")
     a.promote()
     a.write(4)
@@ -81,7 +81,7 @@ def test_two_timelines_of_one_number(rng: Random) -> None:
     assert [code for code, _ in c.refusals] == [CONFLICT]
     assert "an operator must promote one of them" in c.refusals[0][1]
     assert not c.rescued, "a conflict cuts nothing by itself"
-    # The operator lets C stand: its next term wins, B's whole reign goes to the rescue.
+    # The operator lets C stand: its next term wins, B's whole leadership goes to the rescue.
     c.promote(solo=True)
     b.writable = False
     settle(c, b, rng)

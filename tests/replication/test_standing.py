@@ -15,7 +15,7 @@ MIRRORED = {
     Outcome.SAME: Outcome.SAME,
     Outcome.CONFLICT: Outcome.CONFLICT,
 }
-#: The log both nodes have: one reign of ten records.
+#: The log both nodes have: one leadership of ten records.
 SHARED = (1, b"s" * 16, None, 1, "a", False, int(Claim.ORDERED))
 FORK = 10
 BRANCHES = [()] + [
@@ -29,10 +29,10 @@ Side = tuple[tuple[Claim, ...], int, Standing]
 
 def sides(node: str) -> Iterator[Side]:
     """(claims after the fork, records acknowledged behind it, what it has to show)."""
-    for claims, gap, own_records, acked, reigns in product(
+    for claims, gap, own_records, acked, leads in product(
         BRANCHES, (1, 2), (0, 5), (0, 1, 3), (False, True)
     ):
-        # Only the master of the shared reign goes on in it.
+        # Only the master of the shared leadership goes on in it.
         if own_records and node != "a":
             continue
         terms: list[tuple[Any, ...]] = [SHARED]
@@ -46,7 +46,7 @@ def sides(node: str) -> Iterator[Side]:
             # Its own record, and two of clients.
             end += 3
         commit = {0: FORK, 1: FORK + own_records, 3: end}[acked]
-        standing = standing_of(terms, commit, reigns)
+        standing = standing_of(terms, commit, leads)
         yield claims, max(0, standing.acked_lsn - FORK), standing
 
 
@@ -71,7 +71,7 @@ def test_force_outranks_whatever_nobody_forced() -> None:
 
 
 def test_what_nobody_ordered_and_that_acknowledged_nothing_outranks_no_acknowledgement() -> None:
-    """Whatever its numbers are, and however often its reign goes on."""
+    """Whatever its numbers are, and however often its leadership goes on."""
     for ours, theirs, outcome in pairs():
         for mine, other, above in ((ours, theirs, Outcome.ABOVE), (theirs, ours, Outcome.BELOW)):
             empty = set(mine[0]) <= {Claim.OWN, Claim.ITSELF} and not mine[1]
@@ -79,16 +79,16 @@ def test_what_nobody_ordered_and_that_acknowledged_nothing_outranks_no_acknowled
                 assert outcome is not above, (mine, other)
 
 
-def test_a_reign_that_goes_on_is_no_higher_claim_than_before() -> None:
+def test_a_lead_that_goes_on_is_no_higher_claim_than_before() -> None:
     """The same history with one term more of its own, of any number."""
     for ours, theirs in product(sides("a"), sides("b")):
         if len(ours[0]) != 2 or ours[0][1] is not Claim.OWN or ours[0][0] is Claim.OWN:
             continue
         with_it = contest(ours[2], theirs[2], FORK)
         without = contest(
-            ours[2]._replace(last=ours[2].reign, last_id=ours[2].reign_id), theirs[2], FORK
+            ours[2]._replace(last=ours[2].lead, last_id=ours[2].lead_id), theirs[2], FORK
         )
-        tied = ours[2].reign == theirs[2].reign or 0 < ours[2].forced == theirs[2].forced
+        tied = ours[2].lead == theirs[2].lead or 0 < ours[2].forced == theirs[2].forced
         assert tied or with_it is without, (ours, theirs)
 
 

@@ -134,7 +134,7 @@ def keep_a_rewound_state_in_memory(patch: Patch) -> None:
     patch.setattr(Storage, "_load", load)
 
 
-def follow_while_reigning(patch: Patch) -> None:
+def follow_while_leading(patch: Patch) -> None:
     patch.setattr(Peering, "stop_following", lambda _peering: None)
 
 
@@ -222,7 +222,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         count_own_disk_as_two,
         let_time_stand_after_a_promotion,
         keep_a_rewound_state_in_memory,
-        follow_while_reigning,
+        follow_while_leading,
         never_say_what_is_durable,
         take_a_failed_sync_for_done,
         count_what_was_written_during_a_sync,

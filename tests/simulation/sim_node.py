@@ -280,9 +280,9 @@ class SimNode(Dialing):
         early = (world.seed + self.incarnation) % 2
         if self.arbiter is not None:
             self.arbiter.join(self)
-            self.soon(0, lambda: self.role.wish(True, command=False, by_seat=True))
+            self.soon(0, lambda: self.role.request(True, command=False, by_seat=True))
         else:
-            self.soon(30 * MS * early, lambda: self.role.wish(self.read_only, command=False))
+            self.soon(30 * MS * early, lambda: self.role.request(self.read_only, command=False))
 
     def _take_snapshots(self) -> None:
         """As node.main has it: beside the load, by size of the log and for downstreams."""
@@ -411,7 +411,7 @@ class SimNode(Dialing):
         self._arm()
 
     def release(self, turn: Turn) -> None:
-        if self.role.reigning and (self.wal.mode == "fsync" or self.wal.gate is not None):
+        if self.role.leading and (self.wal.mode == "fsync" or self.wal.gate is not None):
             gate = self.wal.gate
             here = self.on_disk(self.wal.mode == "fsync")
             if turn.last_lsn > here:
@@ -482,13 +482,13 @@ class SimNode(Dialing):
 
     # -- operator --------------------------------------------------------------------------------
 
-    def wish(
+    def request(
         self,
         read_only: bool,
         force: bool = False,
         done: Callable[[Settled | None], None] = lambda _settled: None,
     ) -> None:
-        self.deliver(lambda: self.role.wish(read_only, force=force, done=done))
+        self.deliver(lambda: self.role.request(read_only, force=force, done=done))
 
     def snapshot(self, for_downstream: bool = False) -> None:
         """A snapshot beside the load, then the log behind it is trimmed."""

@@ -164,7 +164,7 @@ class Scenario:
                 if node.alive:
                     if action.kind == "force":
                         self.forces.append((self.world.now, node.name))
-                    node.wish(action.kind == "demote", force=action.kind == "force")
+                    node.request(action.kind == "demote", force=action.kind == "force")
             case "kill" | "power":
                 if node.alive:
                     (node.kill if action.kind == "kill" else node.power_cut)()
@@ -265,13 +265,13 @@ class Scenario:
 
         def stopped(settled: Any) -> None:
             if settled is not None and settled.ok and target.alive:
-                target.wish(False, done=begun)
+                target.request(False, done=begun)
 
         def begun(settled: Any) -> None:
             if (settled is None or not settled.ok) and source.alive:
-                source.wish(False)
+                source.request(False)
 
-        source.wish(True, done=stopped)
+        source.request(True, done=stopped)
 
     def _restart(self, node: SimNode, change: str) -> None:
         if node.alive:
@@ -300,7 +300,7 @@ class Scenario:
                 node.start()
         self.world.run(self.world.now + 6 * SECOND)
         if sum(node.core.state == "RUNNING" for node in nodes) > 1:
-            raise Violation("P4: two nodes reign, seconds after they could hear of each other")
+            raise Violation("P4: two nodes lead, seconds after they could hear of each other")
         # A person looks at what came of it and promotes one, if none or both want to.
         for attempt in range(6):
             if self.world.run_while(lambda: not self._in_step(), 8.0):
@@ -321,17 +321,17 @@ class Scenario:
         )
         for node in nodes:
             if node is not best:
-                node.wish(True)
+                node.request(True)
         self.world.run(self.world.now + SECOND)
         self.world.say(f"* promote {best.name}{' by force' if forced else ''}")
         if forced and best.core.state == "RUNNING":
             # Force is a decision about a new term: the old one ends first.
-            best.wish(True)
+            best.request(True)
             self.world.run(self.world.now + SECOND)
         self.forced = self.forced or forced
         if forced:
             self.forces.append((self.world.now, best.name))
-        best.wish(False, force=forced)
+        best.request(False, force=forced)
 
     def _in_step(self) -> bool:
         nodes = list(self.machines.values())

@@ -105,7 +105,7 @@ class SeatedScenario(Scenario):
                 seat = self.arbiter.reading.seat
                 if node.alive and seat is not None and seat.master == node.name:
                     self.world.say(f"* {node.name} may serve")
-                    node.wish(False)
+                    node.request(False)
         raise Violation(f"liveness: no single master in step: {self._states()}")
 
     def _in_step(self) -> bool:

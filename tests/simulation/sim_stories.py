@@ -37,9 +37,9 @@ def asked_in_the_dark(seed: int) -> Plan:
 
 
 def clock_behind_the_log(seed: int) -> Plan:
-    """Who returns with a clock minutes behind catches up from one that reigns no more, and leads.
+    """Who returns with a clock minutes behind catches up from one that leads no more, and leads.
 
-    Nobody reigns from whom it could have taken the time.
+    Nobody leads from whom it could have taken the time.
     """
     chance, at = _drawn(seed)
     return _story(

@@ -67,14 +67,14 @@ class Two:
         for way in [(source, target)] if source else [("a", "b"), ("b", "a")]:
             self.network.set_cut(*way, True)
 
-    def wish(self, node: SimNode, read_only: bool, force: bool = False) -> list[Settled | None]:
+    def request(self, node: SimNode, read_only: bool, force: bool = False) -> list[Settled | None]:
         """An operator's command; its outcome is put into the list it gives."""
         found: list[Settled | None] = []
-        node.wish(read_only, force=force, done=found.append)
+        node.request(read_only, force=force, done=found.append)
         return found
 
     def promote(self, node: SimNode, force: bool = False, seconds: float = 15.0) -> Settled:
-        found = self.wish(node, False, force)
+        found = self.request(node, False, force)
         self.until(lambda: found, seconds)
         assert found[0] is not None
         return found[0]

@@ -26,14 +26,14 @@ def test_a_replica_that_is_gone_is_missed_before_anything_waits_for_it() -> None
 
 
 def test_who_comes_back_with_a_clock_behind_the_log_and_leads_does_not_stand_still() -> None:
-    """It catches up from one that reigns no more: there is no master whose time it could keep."""
+    """It catches up from one that leads no more: there is no master whose time it could keep."""
     two = Two(2).start()
     two.a.skew_us = -400 * SECOND
     two.a.kill()
     assert two.promote(two.b, force=True).ok
     two.run(4)
     assert two.put(two.b, 3) == 3
-    two.wish(two.b, True)
+    two.request(two.b, True)
     two.until(lambda: not two.serving())
     two.a.start()
     two.until(lambda: two.serving() == ["a"])
@@ -89,20 +89,20 @@ def test_a_log_that_was_cut_is_followed_afresh() -> None:
     assert two.tasks(two.a) == 5
 
 
-def test_a_reign_that_is_over_leaves_nothing_that_confirms() -> None:
-    """Who follows has no commit point of its own: the next reign begins one."""
+def test_a_lead_that_is_over_leaves_nothing_that_confirms() -> None:
+    """Who follows has no commit point of its own: the next leadership begins one."""
     two = Two(5, replication={"ack": "pair", "solo_after": None}).start()
-    reigned = two.a.wal.gate
-    assert reigned is not None
-    stopped = two.wish(two.a, True)
+    led = two.a.wal.gate
+    assert led is not None
+    stopped = two.request(two.a, True)
     two.until(lambda: stopped)
     assert two.promote(two.b).ok
     two.until(two.in_step)
     assert two.a.wal.gate is None
-    stopped = two.wish(two.b, True)
+    stopped = two.request(two.b, True)
     two.until(lambda: stopped)
     assert two.promote(two.a).ok
-    assert two.a.wal.gate is not reigned
+    assert two.a.wal.gate is not led
     two.until(two.in_step)
     assert two.put(two.a, 2) == 2
 
@@ -132,7 +132,7 @@ def test_pair_mode_that_never_goes_alone_acknowledges_nothing_alone_unforced() -
     """It may lead, as its peer has ended in good order; what it writes waits for a replica."""
     two = Two(8, replication={"ack": "pair", "solo_after": None}).start()
     assert two.put(two.a, 2) == 2
-    stopped = two.wish(two.a, True)
+    stopped = two.request(two.a, True)
     two.until(lambda: stopped)
     two.run(1)
     two.a.end()
@@ -166,7 +166,7 @@ def test_what_a_turn_did_before_its_node_went_on_alone_belongs_to_the_term_befor
 def test_who_let_a_peer_lead_does_not_lead_again_without_proof() -> None:
     """It served last, and nobody was heard to serve since: but it said yes to one who asked."""
     two = Two(10).start()
-    stopped = two.wish(two.a, True)
+    stopped = two.request(two.a, True)
     two.until(lambda: stopped)
     begin = two.b.peering.stop_following
 

@@ -75,9 +75,9 @@ class Pair:
         assert self.world.run_while(lambda: core.state not in states, 30), f"{name}: {core.state}"
 
     def flip(self, old: str, new: str) -> None:
-        self.nodes[old].role.wish(True)
+        self.nodes[old].role.request(True)
         self.until(old, "WAITING")
-        self.nodes[new].role.wish(False)
+        self.nodes[new].role.request(False)
         self.until(new, "RUNNING")
         self.world.run(self.world.now + 300 * MS)
 

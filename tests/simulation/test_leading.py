@@ -68,7 +68,7 @@ def test_the_survivor_of_a_planned_end_serves_without_force() -> None:
     two = Two(3).start()
     assert two.put(two.a, 5) == 5
     two.until(two.in_step)
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.until(lambda: not two.serving())
     two.run(1)
     two.a.end()
@@ -80,7 +80,7 @@ def test_the_survivor_of_a_planned_end_serves_without_force() -> None:
 
 def test_the_survivor_of_a_killed_replica_or_master_needs_force() -> None:
     two = Two(4).start()
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.until(lambda: not two.serving())
     two.run(1)
     two.a.kill()
@@ -93,7 +93,7 @@ def test_who_let_nobody_lead_goes_on_though_its_replica_is_away() -> None:
     two = Two(5).start()
     two.b.kill()
     two.run(3)
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.until(lambda: not two.serving())
     assert two.promote(two.a).ok
 
@@ -104,7 +104,7 @@ def test_who_let_nobody_lead_goes_on_though_its_replica_is_away() -> None:
 def test_attempts_that_acknowledge_nothing_do_not_depose_who_serves() -> None:
     """A node that nobody ordered opened a term per attempt, and each had a higher number."""
     two = Two(6, replication={"ack": "pair", "solo_after": None}).start()
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.until(lambda: not two.serving())
     two.run(1)
     # a is told to serve; its first term is ordered, b is away, nothing can be acknowledged.
@@ -220,7 +220,7 @@ def test_what_is_known_to_be_acknowledged_is_asked_for_again_and_again(restart: 
     two.run(60)
     assert two.serving() == []
     assert two.promote(two.b, force=True).ok
-    two.wish(two.b, True)
+    two.request(two.b, True)
     two.until(lambda: not two.serving())
     assert two.promote(two.b).ok, "the operator has decided: it is no reason any more"
 
@@ -229,7 +229,7 @@ def test_a_master_that_came_back_shorter_learns_it_from_its_replica() -> None:
     two = Two(10, wal_mode="write").start()
     two.put(two.a, 10)
     two.until(two.in_step)
-    two.wish(two.a, True)
+    two.request(two.a, True)
     two.until(lambda: not two.serving())
     short = two.b.engine.lsn - 4
     mark = Mark(two.b.engine.lsn + 6, *two.b.engine.store.lineage[-1][:2])
@@ -326,7 +326,7 @@ def test_over_a_half_cut_link_the_old_master_takes_the_lead_back(way: tuple[str,
         two.until(two.in_step)
         two.cut(*way)
         # What a switch-over does: a stops, b is ordered; again, until it is given up.
-        two.wish(two.a, True)
+        two.request(two.a, True)
         for _ in range(7):
             two.a.deliver(lambda two=two: two.a.peering.asking.order("b", False, "switch-over"))
             two.run(0.2)
@@ -400,7 +400,7 @@ def test_the_same_order_right_after_the_way_back_is_no_repetition() -> None:
     for _ in range(3):
         for old, new in ((two.a, two.b), (two.b, two.a)):
             two.until(two.in_step)
-            two.wish(old, True)
+            two.request(old, True)
             two.until(lambda old=old: old.core.state == "WAITING")
             asked = two.world.now
             while new.core.state != "RUNNING":

@@ -33,7 +33,7 @@ STORIES: dict[str, Callable[[int], Plan]] = {
     "ignore_newer_terms": split_by_force,
     "keep_a_rewound_state_in_memory": split_by_force,
     "rewind_without_rescue": split_by_force,
-    "follow_while_reigning": asked_in_the_dark,
+    "follow_while_leading": asked_in_the_dark,
     "sleep_instead_of_barrier": asked_in_the_dark,
     "let_time_stand_after_a_promotion": clock_behind_the_log,
     "confirm_before_durable": sync_fails,

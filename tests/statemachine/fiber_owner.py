@@ -11,10 +11,10 @@ from tandemq_server.statemachine.effects import (
     Failed,
     Input,
     Progress,
+    RoleRequest,
     Step,
     TermOpened,
     Tick,
-    Wish,
 )
 from tandemq_server.statemachine.fiber import QueueStateFiber
 from tandemq_server.statemachine.promotion import Facts
@@ -62,7 +62,7 @@ class Owner:
         self.send(Tick())
 
     def go(self, read_only: bool = False, force: bool = False, command: bool = True) -> None:
-        self.send(Wish(read_only, force, command))
+        self.send(RoleRequest(read_only, force, command))
 
     def carry_out(self, effect: Effect) -> list[Input]:
         name = type(effect).__name__

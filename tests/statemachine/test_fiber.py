@@ -17,10 +17,10 @@ from tandemq_server.statemachine.effects import (
     Failed,
     Fault,
     Progress,
+    RoleRequest,
     TermOpened,
     TermSeen,
     Tick,
-    Wish,
 )
 from tandemq_server.statemachine.promotion import FENCE_US, PeerFacts
 from tandemq_server.statemachine.roles import TRANSITIONS, Event, Role
@@ -110,7 +110,7 @@ def test_every_transition_is_recorded_and_counted() -> None:
     assert owner.fiber.state.counts[Role.RUNNING, Role.ENDING] == 1
 
 
-def test_a_wish_for_what_is_already_so_is_settled_at_once() -> None:
+def test_a_request_for_what_is_already_so_is_settled_at_once() -> None:
     owner = running()
     owner.go()
     assert owner.done == ["Settled"]
@@ -139,7 +139,7 @@ def test_a_step_that_fails_before_the_term_leaves_the_node_as_it_was(step: str) 
 
 
 @pytest.mark.parametrize("step", AFTER_TERM)
-def test_a_step_that_fails_after_the_term_ends_the_reign_in_good_order(step: str) -> None:
+def test_a_step_that_fails_after_the_term_ends_the_lead_in_good_order(step: str) -> None:
     owner = Owner()
     owner.fail = [step]
     owner.done.clear()
@@ -191,7 +191,7 @@ def test_a_step_that_never_answers_is_given_up(step: str) -> None:
 
 
 @pytest.mark.parametrize("step", [*BEFORE_TERM, *AFTER_TERM])
-def test_a_wish_withdrawn_at_any_step_of_startup(step: str) -> None:
+def test_a_request_withdrawn_at_any_step_of_startup(step: str) -> None:
     owner = Owner()
     owner.withhold = [step]
     owner.go()
@@ -201,8 +201,8 @@ def test_a_wish_withdrawn_at_any_step_of_startup(step: str) -> None:
     assert owner.settled[-1].ok
     assert owner.following
     assert not owner.drivers
-    reigned = step not in ("StopFollowing",)
-    assert (Role.ENDING in {t.target for t in owner.fiber.state.history}) == reigned
+    led = step not in ("StopFollowing",)
+    assert (Role.ENDING in {t.target for t in owner.fiber.state.history}) == led
 
 
 @pytest.mark.parametrize("step", [*AFTER_TERM])
@@ -379,7 +379,7 @@ def test_a_term_that_was_not_reported_is_not_promoted() -> None:
 # -- fencing ---------------------------------------------------------------------------------------
 
 
-def test_a_newer_term_ends_the_reign_without_draining() -> None:
+def test_a_newer_term_ends_the_lead_without_draining() -> None:
     owner = running()
     owner.send(RIVAL)
     assert owner.done == [
@@ -393,7 +393,7 @@ def test_a_newer_term_ends_the_reign_without_draining() -> None:
     assert owner.fiber.ro_reason == "fenced: term 9 of b"
     assert owner.effects[-1] == effects.Follow(rebuild=True)
     owner.later(3600 * SECOND)
-    assert owner.role is Role.WAITING, "only a new wish ends the hold"
+    assert owner.role is Role.WAITING, "only a new role request ends the hold"
     owner.go()
     assert owner.role is Role.RUNNING
     assert owner.terms[-1].number == 10
@@ -426,14 +426,14 @@ def test_a_term_of_pair_mode_is_the_nodes_own() -> None:
     assert owner.role is Role.RUNNING
 
 
-def test_a_configuration_does_not_wait_for_the_end_of_another_reign() -> None:
+def test_a_configuration_does_not_wait_for_the_end_of_another_lead() -> None:
     owner = Owner(replace(ALONE, peers=(replace(PEER, writable=True),)), term_number=1)
     owner.go(command=False)
     assert owner.role is Role.WAITING
     assert owner.fiber.ro_reason == "fenced: b is writable in term 1"
     owner.facts = ALONE
     owner.later(3600 * SECOND)
-    assert owner.role is Role.WAITING, "only a wish leads out"
+    assert owner.role is Role.WAITING, "only a role request leads out"
 
 
 def test_a_promotion_elsewhere_supersedes_one_that_waits() -> None:
@@ -530,7 +530,7 @@ def _broken(*_: Any) -> Any:
 STEPS = st.sampled_from([*BEFORE_TERM, *AFTER_TERM, *ENDING_STEPS])
 EVENTS = st.lists(
     st.one_of(
-        st.builds(Wish, st.booleans(), st.booleans(), st.booleans()),
+        st.builds(RoleRequest, st.booleans(), st.booleans(), st.booleans()),
         st.builds(TermSeen, st.integers(0, 9), st.binary(min_size=16, max_size=16), st.booleans()),
         st.builds(Failed, st.integers(1, 30), st.just("late")),
         st.builds(Done, st.integers(1, 30), st.integers(0, 99)),

@@ -83,7 +83,7 @@ def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
             "may not hear this node",
         ),
         (
-            with_peer(replace(PEER, answered=False), replace(OWN, reigned=True)),
+            with_peer(replace(PEER, answered=False), replace(OWN, led=True)),
             0,
             False,
             Answer.READY,
@@ -109,7 +109,7 @@ def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
         (with_peer(GONE), 0, False, Answer.UNPROVED, False, "nothing shows that it does not serve"),
         (with_peer(GONE), 9**9 * SECOND, False, Answer.UNPROVED, False, "rw --force --at-lsn 100"),
         (with_peer(GONE), 0, True, Answer.READY, True, ""),
-        (with_peer(GONE, replace(OWN, reigned=True)), 0, False, Answer.READY, False, ""),
+        (with_peer(GONE, replace(OWN, led=True)), 0, False, Answer.READY, False, ""),
         # An empty node joins; it founds only where it knows, or was told, that there is nothing.
         (with_peer(NEVER_HEARD, EMPTY), 0, False, Answer.NEVER, False, "started with --init"),
         (with_peer(NEVER_HEARD, EMPTY), 0, True, Answer.NEVER, False, "started with --init"),

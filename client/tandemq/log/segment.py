@@ -54,7 +54,7 @@ TermFields = Sequence[Any]
 
 
 class Term(NamedTuple):
-    """One reign of one node: lineages are compared by `id`, never by `number` alone."""
+    """The time one node leads: lineages are compared by `id`, never by `number` alone."""
 
     number: int
     id: bytes

@@ -16,7 +16,7 @@ TERM_FIELDS = 6
 class Claim(IntEnum):
     """By what right a term began; what that is worth is in `replication.standing`.
 
-    OLDER: it was written before claims were. OWN: the reign goes on, pair mode changed its mind.
+    OLDER: it was written before claims were. OWN: its node leads on, pair mode changed its mind.
     ITSELF: the node's configuration wants it to serve. ORDERED: an operator asked for it. FORCED:
     an operator decided that it stands, whatever else there is.
     """

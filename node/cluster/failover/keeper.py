@@ -129,7 +129,7 @@ class SeatKeeper:
             gate.slack, gate.lease_us = self.failover.max_loss_records or 0, self.lease_us
         gate.needs(None if self.alone else b"", now)
 
-    def wished(self, read_only: bool, force: bool) -> None:
+    def requested(self, read_only: bool, force: bool) -> None:
         """An operator, or a peer on an operator's behalf, wants the node (not) writable."""
         self.resting = read_only
         if not read_only:
@@ -140,7 +140,7 @@ class SeatKeeper:
         self.tell(Starved(f"{self.settings.name}: {by}"))
 
     def seed(self, by: str) -> str:
-        """Write the seat of this reign anew; why not, or nothing."""
+        """Write the seat of this leadership anew; why not, or nothing."""
         reading = self.watch.gone_back
         if self.view.stand not in LEADING or self.view.held is None:
             return (
@@ -361,7 +361,7 @@ class SeatKeeper:
         if seat is None:
             if not self._started:
                 self._started = True
-                self.role.wish(self.settings.read_only, command=False, by_seat=True)
+                self.role.request(self.settings.read_only, command=False, by_seat=True)
             return
         self._started = True
         if seat.master == me:
@@ -376,9 +376,9 @@ class SeatKeeper:
         return all(p.reachable and not p.term_number for p in self.peering.facts().peers)
 
     def _waits(self) -> bool:
-        """A wish is being carried out, or will be tried again by itself."""
+        """A request is being carried out, or will be tried again by itself."""
         notes = self.role.fiber.notes
-        return not notes.wish.read_only and not notes.hold and not notes.fault
+        return not notes.request.read_only and not notes.hold and not notes.fault
 
     def _take_over(self, seat: Seat, now_us: int) -> None:
         if not (why := self.watch.why_gone(seat.master, now_us)):
@@ -396,4 +396,4 @@ class SeatKeeper:
     def _lead(self, why: str, found_us: int, now_us: int) -> None:
         self._retry_us = now_us + RETRY_US
         self.story.begin(why, now_us, found_us)
-        self.role.wish(False, by_seat=True)
+        self.role.request(False, by_seat=True)

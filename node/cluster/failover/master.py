@@ -22,7 +22,7 @@ PAUSE_US = 1_000_000
 class Watch:
     """alive: whose key lives, as the arbiter said to a question asked at `alive_us`.
 
-    gone_back: the register as it is, where it is older than the reign here.
+    gone_back: the register as it is, where it is older than the leadership here.
     """
 
     def __init__(self, keeper: SeatKeeper) -> None:
@@ -31,7 +31,7 @@ class Watch:
         self.alive: frozenset[str] = frozenset()
         self.alive_us: int | None = None
         self.gone_back: Reading | None = None
-        #: Names of peers whose process said, while it reigned, that it ends; and the last pause.
+        #: Names of peers whose process said, while it led, that it ends; and the last pause.
         self._ending: dict[str, int] = {}
         self._awake_us: int | None = None
 
