@@ -14,6 +14,7 @@ import msgpack
 
 from tandemq.log.meta import open_meta
 from tandemq.model.record import Record, encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.engine import batches
 from tandemq_server.engine.clients import Client
 from tandemq_server.engine.queue import Engine
@@ -57,14 +58,14 @@ class LogMaker:
         self.engine = Engine(KNOWN, lambda: self.random.randbytes(16), print)
         self.engine.now = START_US
         self.engine.lsn = self.log.last_lsn
-        self.term: tuple[Any, ...] = ()
+        self.term: Term | None = None
         self.clients = [Consumer(number) for number in range(1, 5)]
 
     def open_term(self, number: int = 1, node: str = "a", parent: bytes | None = None) -> None:
         term_id = bytes([number]) * 8 + self.random.randbytes(8)
-        if parent is None and self.term:
-            parent = self.term[1]
-        self.term = (number, term_id, parent, self.log.last_lsn + 1, node, False)
+        if parent is None and self.term is not None:
+            parent = self.term.id
+        self.term = Term(number, term_id, parent, self.log.last_lsn + 1, node, False)
         self.log.open_term(self.term, self.log.last_lsn + 1)
         self.engine.promote(self.term, None, None)
         self.engine.running = True

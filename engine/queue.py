@@ -24,6 +24,7 @@ from tandemq.model.record import (
     check_record,
 )
 from tandemq.model.task import NEVER_US
+from tandemq.model.terms import Term, plain_term
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import (
     catalogue,
@@ -183,25 +184,24 @@ class Engine:
         self.taken.temporary = self.sessions.space.temporary = True
         self.lsn = 0
 
-    def open_term(self, term: tuple[Any, ...]) -> None:
+    def open_term(self, term: Term) -> None:
         """A further term of who leads already: pair mode goes solo, or ends being so."""
         self.store.lineage.append(term)
-        self.store.ops.append((TERM, *term))
+        self.store.ops.append((TERM, *plain_term(term)))
         self.commit(KIND_TERM, None)
 
     def promote(
-        self, term: tuple[Any, ...], ttr: float | None, in_replicaset: bool | None
+        self, term: Term, ttr: float | None, in_replicaset: bool | None
     ) -> lifecycle.Released:
         """Begin to lead: term record, settings and the release of orphans in one transaction.
 
-        `term`: (number, id, parent, start_lsn, node, solo). All of it or, after an exception,
-        nothing. Drivers start with `lifecycle.serve`.
+        All of it or, after an exception, nothing. Drivers start with `lifecycle.serve`.
         """
         store = self.store
         known = len(store.lineage)
         try:
             store.lineage.append(term)
-            store.ops.append((TERM, *term))
+            store.ops.append((TERM, *plain_term(term)))
             settings.change(self, ttr, in_replicaset)
             return lifecycle.promote(self, KIND_TERM)
         except BaseException:

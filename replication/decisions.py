@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tandemq.model.record import Record, Span
-from tandemq_server.replication.lineage import Lineage, Term
+from tandemq.model.terms import Term
+from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.standing import Standing
 
 

@@ -20,9 +20,10 @@ from tandemq.model.record import (
     decode_header,
     frame_body,
 )
+from tandemq.model.terms import Term
 from tandemq_server.replication.decisions import Alarm, Append, Broken, Decision, Resubscribe
 from tandemq_server.replication.known import NOTHING_KNOWN, Mark, learned
-from tandemq_server.replication.lineage import ID_BYTES, Lineage, LineageError, Term
+from tandemq_server.replication.lineage import ID_BYTES, Lineage, LineageError
 from tandemq_server.replication.messages import LinkError
 from tandemq_server.replication.snapshot_in import SnapshotReceiver
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tandemq.model.terms import Claim, claim_of, decided
-from tandemq_server.replication.lineage import Lineage, LineageError, Term
+from tandemq.model.terms import Claim, Term, decided
+from tandemq_server.replication.lineage import Lineage, LineageError
 from tandemq_server.replication.messages import (
     BOOTSTRAP,
     BROKEN_LINEAGE,
@@ -227,7 +227,7 @@ def _decided_since(hello: Hello, upstream: Upstream, fork: int) -> bool:
 
 def _knowing(term: Term) -> bool:
     """Begun by decision, or without proof; not a leadership that only goes on alone."""
-    return decided(term) or (term.solo and claim_of(term) is not Claim.OWN)
+    return decided(term) or (term.solo and term.claim != Claim.OWN)
 
 
 def _welcome(

@@ -7,9 +7,9 @@ it a master without those records.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tandemq.model.terms import decided
+from tandemq.model.terms import Term, decided
 
 
 class Mark(NamedTuple):
@@ -23,21 +23,21 @@ class Mark(NamedTuple):
 NOTHING_KNOWN = Mark(0, 0, bytes(16))
 
 
-def lacking(mark: Mark, terms: Sequence[Sequence[Any]], last_lsn: int) -> int:
+def lacking(mark: Mark, terms: Sequence[Term], last_lsn: int) -> int:
     """`mark.lsn` where a log with these terms and this end lacks some of it; else 0.
 
     Nothing is lacking where an operator decided later, by force, that another log stands.
     """
-    if not mark.lsn or any(term[0] > mark.number and decided(term) for term in terms):
+    if not mark.lsn or any(term.number > mark.number and decided(term) for term in terms):
         return 0
     for at, term in enumerate(terms):
-        if term[1] == mark.term_id:
-            end = terms[at + 1][3] - 1 if at + 1 < len(terms) else last_lsn
+        if term.id == mark.term_id:
+            end = terms[at + 1].start_lsn - 1 if at + 1 < len(terms) else last_lsn
             return 0 if mark.lsn <= min(end, last_lsn) else mark.lsn
     return mark.lsn
 
 
-def learned(old: Mark, new: Mark, terms: Sequence[Sequence[Any]], last_lsn: int) -> Mark:
+def learned(old: Mark, new: Mark, terms: Sequence[Term], last_lsn: int) -> Mark:
     """What to remember of the two. What the log has anyway may be forgotten for what it has not."""
     if new.lsn >= old.lsn or not lacking(old, terms, last_lsn):
         return new if lacking(new, terms, last_lsn) or new.lsn > old.lsn else old

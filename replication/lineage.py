@@ -8,9 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from tandemq.model.terms import TERM_FIELDS, Claim, is_claim
+from tandemq.model.terms import TERM_FIELDS, Claim, Term, is_claim
 
 ID_BYTES = 16
 #: More terms than this in one log are a fault of somebody, not a history.
@@ -23,23 +23,6 @@ class LineageError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class Term(NamedTuple):
-    """The time one node leads; the fields of the TERM op. Its own record has LSN `start_lsn`.
-
-    solo: the term began without proof that no other node holds more (a forced promotion, or pair
-    mode that went on alone), so its node may acknowledge what no second node has. claim: by what
-    right it began (`tandemq.model.terms.Claim`).
-    """
-
-    number: int
-    id: bytes
-    parent: bytes | None
-    start_lsn: int
-    node: str
-    solo: bool
-    claim: int = int(Claim.OLDER)
 
 
 def term_from(fields: Sequence[Any]) -> Term:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tandemq.model.terms import Claim, claim_of
+from tandemq.model.terms import Claim, Term
 
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
@@ -48,33 +48,32 @@ class Outcome(StrEnum):
     CONFLICT = "conflict"
 
 
-def standing_of(terms: Sequence[Sequence[Any]], commit_lsn: int, leads: bool = False) -> Standing:
+def standing_of(terms: Sequence[Term], commit_lsn: int, leads: bool = False) -> Standing:
     """Of a log with these terms, oldest first, as far as it is known to be acknowledged."""
     if not terms:
         return Standing(0, NO_ID, 0, NO_ID, False, 0, False, 0, 0, NO_ID, False)
-    forced = next((t for t in reversed(terms) if claim_of(t) is Claim.FORCED), None)
+    forced = next((t for t in reversed(terms) if t.claim == Claim.FORCED), None)
     lead, acked_lsn, empty = terms[0], commit_lsn, False
     for term in reversed(terms):
-        claim = claim_of(term)
-        if claim is Claim.OWN:
+        if term.claim == Claim.OWN:
             continue
-        if claim is Claim.ITSELF and commit_lsn <= term[3] and term is not terms[0]:
-            acked_lsn, empty = min(acked_lsn, term[3] - 1), True
+        if term.claim == Claim.ITSELF and commit_lsn <= term.start_lsn and term is not terms[0]:
+            acked_lsn, empty = min(acked_lsn, term.start_lsn - 1), True
             continue
         lead = term
         break
     last = terms[-1]
     return Standing(
-        forced[0] if forced is not None else 0,
-        forced[1] if forced is not None else NO_ID,
-        lead[0],
-        lead[1],
-        acked_lsn > lead[3],
+        forced.number if forced is not None else 0,
+        forced.id if forced is not None else NO_ID,
+        lead.number,
+        lead.id,
+        acked_lsn > lead.start_lsn,
         acked_lsn,
         empty,
-        last[0],
-        last[3],
-        last[1],
+        last.number,
+        last.start_lsn,
+        last.id,
         leads,
     )
 

@@ -29,6 +29,7 @@ from tandemq.model.record import (
     Op,
     Record,
 )
+from tandemq.model.terms import Term, plain_term
 from tandemq_server.spaces.space import ADDED, Row, Space
 
 SPACE_ID_FIRST = 1024
@@ -54,7 +55,7 @@ class Store:
     timers: (due µs, space id or engine timer kind, key), one sorted structure for the whole node.
     given_up: timers of rows that nobody could handle when they were due.
     ops / undo: the trail of the transaction at hand.
-    lineage: (number, id, parent, start_lsn, node, solo) of every term, oldest first.
+    lineage: every term, oldest first.
     torn: a roll-back broke off, memory holds half of a call: nothing may be written any more.
     """
 
@@ -70,7 +71,7 @@ class Store:
         self.next_space_id = SPACE_ID_FIRST
         #: Grows whenever a space comes or goes, or begins or ceases to be temporary.
         self.catalogue_version = 0
-        self.lineage: list[tuple[Any, ...]] = []
+        self.lineage: list[Term] = []
         self.torn = False
 
     def add(self, space: Space) -> Space:
@@ -209,8 +210,8 @@ class Store:
         """Ops about terms and spaces, and those whose space is not there."""
         code = op[0]
         if code == TERM:
-            if not self.lineage or self.lineage[-1][1] != op[2]:
-                self.lineage.append((*op[1:],))
+            if not self.lineage or self.lineage[-1].id != op[2]:
+                self.lineage.append(Term(*op[1:]))
         elif code == CREATE:
             # A catalogue may be ahead of the frames after it, by a space dropped and made anew.
             if op[1] not in self.spaces and op[2] not in self.by_name:
@@ -251,7 +252,7 @@ class Store:
 
     def catalogue(self) -> list[Op]:
         """Ops that recreate lineage, spaces and their id high-water marks."""
-        ops: list[Op] = [(TERM, *term) for term in self.lineage]
+        ops: list[Op] = [(TERM, *plain_term(term)) for term in self.lineage]
         for space in self.spaces.values():
             if space.id >= SPACE_ID_FIRST:
                 flags = FLAG_TEMPORARY if space.temporary else 0

@@ -207,7 +207,7 @@ class QueueStateFiber:
         try:
             term = (number, facts.term_id, solo, notes.claim(), term_id)
             yield from self._do(lambda step: effects.WriteTerm(step, *term), deadline)
-            if notes.own[0] != number:
+            if notes.own.number != number:
                 raise StepFailed(f"term {number} was not reported as opened")
             notes.rival, notes.leading = None, True
             yield from self._do(effects.Promote, deadline)

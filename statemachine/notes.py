@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandemq.model.terms import Claim
+from tandemq.model.terms import Claim, TermId
 from tandemq_server.statemachine.effects import (
     Fault,
     Input,
@@ -43,10 +43,10 @@ class Notes:
         self.hold = ""
         self.fault = ""
         self.known_number = term_number
-        self.own: tuple[int, bytes] = (0, b"")
+        self.own = TermId(0, b"")
         self.leading = False
         self.rival: TermSeen | None = None
-        self.seat: tuple[int, bytes] | None = None
+        self.seat: TermId | None = None
         self.unseated = ""
         self.facts: Facts | None = None
         self.attempts = 0
@@ -64,18 +64,18 @@ class Notes:
         elif isinstance(item, TermSeen):
             self._seen(item, role)
         elif isinstance(item, TermOpened):
-            self.own = (item.number, item.id)
+            self.own = TermId(item.number, item.id)
             self.known_number = max(self.known_number, item.number)
         elif isinstance(item, Progress):
             self.facts = item.facts
             self.known_number = max(self.known_number, next_number(item.facts) - 1)
         elif isinstance(item, SeatTaken):
-            self.seat = (item.number, item.id)
+            self.seat = TermId(item.number, item.id)
             self.unseated = ""
         elif isinstance(item, Unseated):
             if self.leading and role not in (Role.INIT, Role.WAITING):
                 self.unseated = item.reason
-                self.rival = self.rival or TermSeen(self.own[0], b"", False, rival=True)
+                self.rival = self.rival or TermSeen(self.own.number, b"", False, rival=True)
         elif isinstance(item, Fault):
             self.fault = self.fault or item.reason
 
@@ -123,7 +123,7 @@ class Notes:
         if self.unseated:
             return f"fenced: {self.unseated}"
         who = rival.node or "a peer"
-        if rival.conflict or (rival.rival is None and rival.number == self.own[0]):
+        if rival.conflict or (rival.rival is None and rival.number == self.own.number):
             return f"conflict: {who} opened term {rival.number}, too"
         return f"fenced: term {rival.number} of {who}"
 

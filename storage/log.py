@@ -19,14 +19,13 @@ from tandemq.log.segment import (
     SEGMENT_HEADER_SIZE,
     SegmentInfo,
     SegmentReader,
-    Term,
-    TermFields,
     encode_segment_header,
     segment_name,
     whole_frame,
 )
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameHeader
+from tandemq.model.terms import Term
 
 SEGMENT_BYTES = 32 << 20
 #: Term number, first LSN, record count inside a frame header, behind magic, length and CRC.
@@ -96,14 +95,13 @@ class Log:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def open_term(self, term: TermFields, first_lsn: int) -> None:
+    def open_term(self, term: Term, first_lsn: int) -> None:
         """Let the next frames belong to `term`, the first of them starting at `first_lsn`.
 
         Goes on in the newest segment if it is of this very term, else seals it and starts another.
         Raises `StorageError`.
         """
         self._check_usable()
-        term = Term(*term)
         if first_lsn != self._next_lsn:
             raise StorageError(
                 self._disk.where, 0, f"LSN {first_lsn} does not follow {self.last_lsn}"

@@ -18,7 +18,6 @@ from tandemq.log.segment import (
     SEGMENT_HEADER_SIZE,
     SegmentInfo,
     SegmentReader,
-    Term,
     name_lsn,
     segment_names,
 )
@@ -26,6 +25,7 @@ from tandemq.log.segment import SUFFIX as SEGMENT_SUFFIX
 from tandemq.log.snapshot import SnapshotHeader, read_snapshot, snapshot_names, verify_snapshot
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError, Op, Record, decode_body
+from tandemq.model.terms import Term
 from tandemq_server.storage.log import SEGMENT_BYTES, Log
 from tandemq_server.storage.mend import Damaged, forget_missing, keep_torn, read_missing
 

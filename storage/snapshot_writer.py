@@ -13,7 +13,7 @@ import msgpack
 
 from tandemq.log.blocks import FORMAT_VERSION, block_seed, encode_block
 from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, append_all
-from tandemq.log.segment import FOOTER_MAGIC, HEADER_MAGIC, TermFields
+from tandemq.log.segment import FOOTER_MAGIC, HEADER_MAGIC
 from tandemq.log.snapshot import (
     CATALOGUE_MAGIC,
     ROWS_MAGIC,
@@ -27,7 +27,7 @@ from tandemq.log.snapshot import (
 from tandemq.model.bounds import FRAME_BODY_BYTES_AIM
 from tandemq.model.errors import StorageError
 from tandemq.model.record import HEADER_SIZE, FrameHeader, Op, decode_header
-from tandemq.model.terms import plain_term
+from tandemq.model.terms import Term, plain_term
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogateescape")
 
@@ -100,10 +100,10 @@ class SnapshotWriter:
         self._bounded(magic, items[:middle], value)
         self._bounded(magic, items[middle:], value)
 
-    def add_term(self, term: TermFields) -> None:
+    def add_term(self, term: Term) -> None:
         """A term that began while the snapshot was being written."""
         self._block(TERM_MAGIC, plain_term(term))
-        self._terms.add(term[0])
+        self._terms.add(term.number)
 
     def add_frames(self, frames: bytes) -> None:
         """Log frames committed meanwhile; must continue those before, or the start LSN."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tandemq.model.terms import last_term
 from tandemq_server.node.cluster.facts import standing_here
 from tandemq_server.node.cluster.links import Feed
 from tandemq_server.replication.messages import Ask, Heartbeat, Hello, Welcome
@@ -36,8 +37,7 @@ class Asking:
         """What this node is now, said to the other end of a link."""
         peering = self.peering
         core, role = peering.core, peering.role
-        lineage = core.engine.store.lineage
-        number, term_id = (lineage[-1][0], lineage[-1][1]) if lineage else (0, bytes(16))
+        number, term_id = last_term(core.engine.store.lineage)
         # Each message has a moment of its own: an answer names the question it has heard.
         self._stamp_us = max(peering.mono(), self._stamp_us + 1)
         return Heartbeat(

@@ -43,24 +43,24 @@ def facts_of(peering: Peering) -> Facts:
     lacks = lacking(peering.replica.known, lineage, peering.wal.written_lsn)
     acked = max(acked, peering.storage.missing_lsn)
     peers = peering.peers.values()
-    ends = {term[1]: later[3] - 1 for term, later in pairwise(lineage)}
+    ends = {term.id: later.start_lsn - 1 for term, later in pairwise(lineage)}
     if last is not None:
         # Of the last term a peer may have more, which is not another history.
-        ends[last[1]] = LSN_MAX
+        ends[last.id] = LSN_MAX
     claim = int(peering.role.fiber.notes.claim())
     own = Own(ends, standing_here(peering), claim, peering.node_id)
     return Facts(
         peering.wal.written_lsn,
-        last[0] if last else 0,
-        last[1] if last else None,
+        last.number if last else 0,
+        last.id if last else None,
         max(acked, lacks),
         lacks=lacks,
-        led=last is not None and last[1] == peering.own_lead,
+        led=last is not None and last.id == peering.own_lead,
         blank=peering.blank and not peering.emptied,
         founds=settings.init,
         joining=peering.replica.log.snapshot.joining or peering.emptied,
         pair=settings.replication.ack == PAIR,
-        solo=bool(last and last[5]),
+        solo=bool(last and last.solo),
         solo_after_us=peering.solo_after_us(),
         lag_us=max((peer.lag_us for peer in peers), default=0),
         peer_term=peering.role.fiber.notes.known_number,

@@ -91,7 +91,7 @@ class Follow(Link):
             return
         if isinstance(message, Welcome) and not self._is_known(message):
             return
-        decisions = applier.receive(message, peering.mono(), peering.own_clock())
+        decisions = applier.receive(message, peering.mono(), peering.clock.own())
         if isinstance(message, Heartbeat):
             self.heard_beat(message)
             self.handed_off = False

@@ -7,9 +7,10 @@ storage's. The rim dials peers and hands over what it connected.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tandemq.model.record import Span, decode_header
+from tandemq.model.terms import Term
 from tandemq_server.node.cluster.asking import Asking, known_at
 from tandemq_server.node.cluster.facts import against, facts_of
 from tandemq_server.node.cluster.failover.keeper import SeatKeeper
@@ -118,9 +119,6 @@ class Peering:
 
     def hello_cluster(self) -> bytes:
         return NO_CLUSTER if self.blank and not self.storage.missing_lsn else self.cluster_id
-
-    def own_clock(self) -> int:
-        return self.clock.own()
 
     def new_pulse(self) -> Pulse:
         settings, failover = self.settings.replication, self.settings.failover
@@ -296,7 +294,7 @@ class Peering:
         self._end_follows(f"{self.settings.name} follows again")
         self.redial()
 
-    def term_opened(self, term: tuple[Any, ...], alone: bool) -> None:
+    def term_opened(self, term: Term, alone: bool) -> None:
         """This node opened a term: it leads, and in pair mode asks replicas to confirm.
 
         alone: in pair mode, not even that; somebody decided so.
@@ -305,7 +303,7 @@ class Peering:
         wal.following = False
         if self.storage.missing_lsn:
             self.replica.found_again("is given up by force; *.damaged holds it")
-        self.own_lead = term[1]
+        self.own_lead = term.id
         if self.settings.replication.ack == PAIR or self.seat is not None:
             self._part_from_others()
             gate = wal.gate
@@ -314,7 +312,7 @@ class Peering:
                 for feed in self.feeds:
                     if feed.hello is not None and feed.relay is not None:
                         gate.link_up(feed.hello.node_id)
-            gate.open_term(term[1], alone, now)
+            gate.open_term(term.id, alone, now)
             if self.seat is not None:
                 self.seat.gate_for(gate)
             gate.own(wal.durable_lsn, now)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tandemq.model.errors import StorageError
+from tandemq.model.terms import last_term
 from tandemq_server.node.cluster.facts import against
 from tandemq_server.node.cluster.follow import Follow
 from tandemq_server.replication import decisions as d
@@ -192,7 +193,7 @@ class Replica:
         data, (first_lsn, last_lsn), frames, records, term, opens_term = run
         core, engine, log = self.core, self.core.engine, self.peering.log
         if opens_term or log.term is None:
-            log.open_term(tuple(term), first_lsn)
+            log.open_term(term, first_lsn)
         time_us = records[-1][0]
         if opens_term and first_lsn <= self.storage.missing_lsn:
             self.found_again(f"lost against term {term.number}; *.damaged holds it")
@@ -292,6 +293,5 @@ class Replica:
         core, engine = self.core, self.core.engine
         self.wal.replaced(self.peering.log, engine.lsn)
         core.commit_lsn = min(core.commit_lsn, engine.lsn)
-        lineage = engine.store.lineage
-        core.term, core.term_id = (lineage[-1][0], lineage[-1][1]) if lineage else (0, bytes(16))
+        core.term, core.term_id = last_term(engine.store.lineage)
         core.forget_tables()

@@ -6,12 +6,13 @@ Only shapes: the loop has the real ones, the simulation its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tandemq.log.disk import Disk
     from tandemq.log.meta import Meta
     from tandemq.model.errors import StorageError
+    from tandemq.model.terms import Term
     from tandemq_server.replication.commit import CommitPoint
     from tandemq_server.replication.known import Mark
     from tandemq_server.replication.rescue import RescueNote
@@ -80,7 +81,7 @@ class Directory(Protocol):
     missing_lsn: int
     rescue_files: int
 
-    def open_term(self, term: tuple[Any, ...]) -> None: ...
+    def open_term(self, term: Term) -> None: ...
     def remember(self, mark: Mark) -> None: ...
     def found_again(self) -> None: ...
     def adopt_cluster(self, cluster: bytes) -> None: ...

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tandemq.model.errors import QueueError, StorageError
-from tandemq.model.terms import Claim
+from tandemq.model.terms import Claim, Term
 from tandemq_server.engine import lifecycle
 from tandemq_server.node.cluster import sharing
 from tandemq_server.statemachine import effects as fx
@@ -66,7 +66,7 @@ class RoleKeeper:
         lineage = core.engine.store.lineage
         self.fiber = QueueStateFiber(
             now(),
-            term_number=lineage[-1][0] if lineage else 0,
+            term_number=lineage[-1].number if lineage else 0,
             startup_timeout_us=int(settings.replication.startup_timeout * 1e6),
         )
         self._inbox: deque[fx.Input] = deque()
@@ -193,7 +193,7 @@ class RoleKeeper:
         done = fx.Done(step.step)
         match step:
             case fx.WriteTerm():
-                term = (
+                term = Term(
                     step.number,
                     step.id or self.random_bytes(16),
                     step.parent,
@@ -203,7 +203,7 @@ class RoleKeeper:
                     int(step.claim),
                 )
                 self._promote(term)
-                self._inbox.append(fx.TermOpened(step.number, term[1]))
+                self._inbox.append(fx.TermOpened(step.number, term.id))
                 self._say_unproved()
                 alone = step.solo and (self.links.may_go_alone or self.fiber.notes.request.force)
                 if self.links.seat is not None:
@@ -250,7 +250,7 @@ class RoleKeeper:
             names = ", ".join(silent)
             self.log(f"compat.promotion is original: serving without proof that {names} does not")
 
-    def _promote(self, term: tuple[Any, ...]) -> None:
+    def _promote(self, term: Term) -> None:
         """Open the term: one record with its settings and the release of orphans.
 
         The record is memory's business until the turn ends; only the segment is begun here.
@@ -271,7 +271,7 @@ class RoleKeeper:
         if self._released:
             self.log(f"released {len(self._released)} tasks nobody holds any more")
 
-    def _begin_term(self, term: tuple[Any, ...]) -> None:
+    def _begin_term(self, term: Term) -> None:
         # What was still going on under the old term is written under it.
         self.flush()
         try:
@@ -280,15 +280,15 @@ class RoleKeeper:
             if self.storage.log is not None and self.storage.log.failure is not None:
                 self.wal.fail(error)
             raise
-        self.core.term, self.core.term_id = term[0], term[1]
+        self.core.term, self.core.term_id = term.number, term.id
 
     def reopen(self, solo: bool) -> None:
         """A further term of this leadership: pair mode goes on alone, or with a replica again."""
         engine = self.core.engine
-        term = (
+        term = Term(
             self.fiber.notes.known_number + 1,
             self.random_bytes(16),
-            engine.store.lineage[-1][1],
+            engine.store.lineage[-1].id,
             engine.lsn + 1,
             self.settings.name,
             solo,
@@ -297,10 +297,10 @@ class RoleKeeper:
         try:
             self._begin_term(term)
         except StorageError as error:
-            self.log(f"term {term[0]} was not opened: {error}")
+            self.log(f"term {term.number} was not opened: {error}")
             return
         engine.open_term(term)
-        self.feed(fx.TermOpened(term[0], term[1]))
+        self.feed(fx.TermOpened(term.number, term.id))
         self.links.term_opened(term, solo)
         self.flush()
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, append_all, remove_durably
 from tandemq.log.meta import Meta, open_meta, read_known, read_meta, replace_meta, write_known
 from tandemq.log.rescue import rescue_names
-from tandemq.log.segment import Term, segment_names
+from tandemq.log.segment import segment_names
 from tandemq.log.snapshot import (
     SNAPSHOTS_KEPT,
     SnapshotHeader,
@@ -28,6 +28,7 @@ from tandemq.log.snapshot import (
 )
 from tandemq.model.errors import StorageError
 from tandemq.model.record import Op, Record
+from tandemq.model.terms import Term
 from tandemq_server.engine.queue import Engine
 from tandemq_server.node.loop import rewinding
 from tandemq_server.node.loop.clock import wall_us
@@ -116,7 +117,7 @@ class Storage:
         """
         self.rescue_files = len(rescue_names(self.disk))
 
-    def open_term(self, term: tuple[Any, ...]) -> None:
+    def open_term(self, term: Term) -> None:
         if self.log is not None:
             self.log.open_term(term, self.engine.lsn + 1)
 
@@ -230,7 +231,7 @@ class Storage:
         return names[-1] if names and self.snapshot_lsn(names[-1]) >= at_least else None
 
     def new_snapshot(self, start_lsn: int) -> SnapshotWriter:
-        lineage = tuple(Term(*term) for term in self.engine.store.lineage)
+        lineage = tuple(self.engine.store.lineage)
         return SnapshotWriter(
             self.disk, SnapshotHeader(self.meta.cluster, self.meta.node, lineage, start_lsn)
         )

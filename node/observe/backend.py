@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from tandemq.model.terms import TERM_FIELDS
+from tandemq.model import terms
 from tandemq_server.node.cluster.promise import promise_of
 from tandemq_server.node.core.trail_answers import NoTrail, Trail
 from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
@@ -132,7 +132,7 @@ class NodeBackend:
             self.role.role.value == "RUNNING"
             and not self.wal.broken
             and bool(lineage)
-            and self.core.commit_lsn >= lineage[-1][3]
+            and self.core.commit_lsn >= lineage[-1].start_lsn
         )
 
     def observe(self) -> None:
@@ -338,12 +338,8 @@ class NodeBackend:
         return self.bus.subscribe(last_event_id)
 
 
-def _term(term: tuple[object, ...]) -> Term:
-    number, term_id, _parent, start_lsn, node, solo = term[:TERM_FIELDS]
-    assert isinstance(number, int)
-    assert isinstance(term_id, bytes)
-    assert isinstance(start_lsn, int)
-    return Term(number, term_id.hex(), str(node), start_lsn, bool(solo))
+def _term(term: terms.Term) -> Term:
+    return Term(term.number, term.id.hex(), term.node, term.start_lsn, term.solo)
 
 
 def _transition(made: roles.Transition) -> Transition:

@@ -17,12 +17,12 @@ from tandemq.log.segment import (
     SEGMENT_HEADER_SIZE,
     SegmentInfo,
     SegmentReader,
-    Term,
     encode_segment_header,
     segment_name,
     segment_names,
 )
 from tandemq.model.record import KIND_NAMES, TERM, decode_body, encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.storage.files import FileDisk
 
 KINDS = {name: number for number, name in KIND_NAMES.items()}

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 
+from tandemq.model.terms import Term
 from tandemq_server.engine import altering, keys, listing, pause
 from tandemq_server.engine.admin import drop_tube
 from tests.audit.stage import Stage, attempts, finish, importing, operator
@@ -385,7 +386,7 @@ def solo_terms(s: Stage) -> None:
         s.put(tube, number)
         s.turn()
         term_id = bytes([number]) * 16
-        s.term = (number, term_id, s.term[1], s.log.last_lsn + 1, "a", number % 2 == 0)
+        s.term = Term(number, term_id, s.term.id, s.log.last_lsn + 1, "a", number % 2 == 0)
         s.log.open_term(s.term, s.log.last_lsn + 1)
         s.engine.open_term(s.term)
         s.turn()

@@ -11,9 +11,9 @@ from typing import Any
 import msgpack
 
 from benchmarks.logmaker import CLUSTER, Consumer, LogMaker
-from tandemq.log.segment import Term
 from tandemq.log.snapshot import SnapshotHeader
 from tandemq.model.raw import Raw
+from tandemq.model.terms import Term
 from tandemq_server.engine import admin, attempts, batches, finish, importing, pause
 from tandemq_server.engine import by_hand as operator
 from tandemq_server.engine.clients import Values
@@ -109,10 +109,10 @@ class Stage(LogMaker):
         self.engine.sessions.members.clear()
         self.engine.stop()
         self.write(self.engine.take_records())
-        parent = self.term[1]
-        number = self.term[0] + 1
+        parent = self.term.id
+        number = self.term.number + 1
         term_id = bytes([number]) * 8 + self.random.randbytes(8)
-        self.term = (number, term_id, parent, self.log.last_lsn + 1, "a", False)
+        self.term = Term(number, term_id, parent, self.log.last_lsn + 1, "a", False)
         self.log.open_term(self.term, self.log.last_lsn + 1)
         self.engine.promote(self.term, ttr, None)
         self.engine.running = True
@@ -175,7 +175,7 @@ class Stage(LogMaker):
 def write_snapshot(stage: Stage) -> str:
     """The state at the log's end as a snapshot file; its name."""
     lsn, store = stage.log.last_lsn, stage.engine.store
-    terms = tuple(Term(*term) for term in store.lineage)
+    terms = tuple(store.lineage)
     header = SnapshotHeader(stage.meta.cluster, stage.meta.node, terms, lsn)
     writer = SnapshotWriter(stage.disk, header)
     writer.add_catalogue(store.catalogue())

@@ -312,7 +312,7 @@ def test_what_clients_were_told(tmp_path: Path) -> None:
     for number in (1, 2):
         maker.put(tube, number)
     maker.turn()
-    fork, parent = maker.log.last_lsn, maker.term[1]
+    fork, parent = maker.log.last_lsn, maker.term.id
     maker.put(tube, "cut")
     maker.turn()
     maker.log.truncate_from(fork + 1)

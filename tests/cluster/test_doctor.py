@@ -18,9 +18,10 @@ import pytest
 
 from tandemq.log.disk import write_file
 from tandemq.log.meta import META_NAME, Meta, encode_meta, open_meta, read_meta
-from tandemq.log.segment import Term, segment_names
+from tandemq.log.segment import segment_names
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.record import KIND_TERM, TERM, encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.cli import main
 from tandemq_server.storage.files import FileDisk
 from tandemq_server.storage.log import Log

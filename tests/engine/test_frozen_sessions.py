@@ -6,13 +6,14 @@ import os
 
 import pytest
 
+from tandemq.model.terms import Term
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin, leases, lifecycle
 from tandemq_server.engine.clients import Client
 from tandemq_server.engine.queue import Engine
 
 SECOND = 1_000_000
-TERM = (1, b"t" * 16, None, 1, "a", False)
+TERM = Term(1, b"t" * 16, None, 1, "a", False)
 
 
 class Worker(Client):

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tandemq.model.terms import Term
 from tandemq_server.engine import admin, leases, lifecycle
 from tandemq_server.engine.tube import Tube
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees
 
-TERM = (2, b"t" * 16, None, 1, "a", False)
+TERM = Term(2, b"t" * 16, None, 1, "a", False)
 
 
 def bench_with(kind: str, **options: Any) -> tuple[Bench, Tube]:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from tandemq.model.terms import Term
 from tandemq_server.engine import admin, attempts, batches
 from tandemq_server.engine.tube import Tube
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees, text
 from tests.engine.test_failing_drivers import break_method
 
-TERM = (2, b"t" * 16, None, 1, "a", False)
+TERM = Term(2, b"t" * 16, None, 1, "a", False)
 
 
 def serving(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:

@@ -374,6 +374,6 @@ def test_the_seat_is_the_terms_number() -> None:
     last = two.a.engine.store.lineage[-1]
     seat = two.arbiter.reading.seat
     assert seat is not None
-    assert (last[0], last[1].hex()) == (seat.no, seat.term_id)
+    assert (last.number, last.id.hex()) == (seat.no, seat.term_id)
     assert PAIR["ack"] == "pair"
     assert two.world.now > SECOND // 10

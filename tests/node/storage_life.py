@@ -17,6 +17,7 @@ from tandemq.log.disk import OPERATIONS
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.config import Settings
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import Client
@@ -113,9 +114,9 @@ class Life:
     def lead(self, number: int, term_id: bytes | None = None) -> Life:
         """Open a term and serve."""
         engine = self.engine
-        parent = engine.store.lineage[-1][1] if engine.store.lineage else None
+        parent = engine.store.lineage[-1].id if engine.store.lineage else None
         term_id = term_id or self.chance.randbytes(16)
-        term = (number, term_id, parent, engine.lsn + 1, "a", False)
+        term = Term(number, term_id, parent, engine.lsn + 1, "a", False)
         self.storage.open_term(term)
         if engine.running:
             engine.open_term(term)
@@ -134,11 +135,11 @@ class Life:
         first, last = log.last_lsn + 1, log.last_lsn + len(records)
         assert last == self.engine.lsn
         term = self.engine.store.lineage[-1]
-        frame = encode_frame(records, term[0], term[1], first, log.commit_lsn)
+        frame = encode_frame(records, term.number, term.id, first, log.commit_lsn)
         log.append(frame, first, last, self.engine.now)
         log.sync()
         log.publish_commit(last)
-        self.records |= dict.fromkeys(range(first, last + 1), term[1])
+        self.records |= dict.fromkeys(range(first, last + 1), term.id)
 
     def work(self, count: int, tube: str = "jobs") -> None:
         """Take and ack the oldest tasks, each in records of their own."""

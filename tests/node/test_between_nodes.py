@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tandemq.model.record import Span
+from tandemq.model.terms import Term
 from tandemq_server.node.cluster.asking import TAKE_BACK_US, Asking
 from tandemq_server.node.cluster.follow import Follow
 from tandemq_server.node.cluster.replica import Replica
@@ -102,7 +103,7 @@ def test_a_lead_begins_and_ends_with_everything_committed(step: fx.Step) -> None
 
 def test_what_an_old_term_began_is_written_before_the_new_one_opens() -> None:
     role = keeper(9, storage=SimpleNamespace(open_term=lambda _term: role.fed.append("open")))
-    role._begin_term((2, NEW))
+    role._begin_term(Term(2, NEW, OLD, 5, "a", False))
     assert role.fed == ["flush", "open"]
     assert (role.core.term, role.core.term_id) == (2, NEW)
 
@@ -144,7 +145,8 @@ def test_who_leads_lets_nobody_feed_it() -> None:
         follow, _ = link(probe)
         ended: list[str] = []
         peering = follow.peering
-        peering.mono = peering.own_clock = lambda: 0
+        peering.mono = lambda: 0
+        peering.clock = SimpleNamespace(own=lambda: 0)
         peering.peer_changed = lambda: None
         peering.settings = SimpleNamespace(name="a")
         follow.applier = SimpleNamespace(

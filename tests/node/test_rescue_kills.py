@@ -229,7 +229,7 @@ def test_a_snapshot_killed_anywhere(keep: int, power_cut: bool) -> None:
     original = trimmed(keep)
 
     def snapshot(life: Life) -> None:
-        life.lead(life.engine.store.lineage[-1][0] + 1)
+        life.lead(life.engine.store.lineage[-1].number + 1)
         life.snapshot(frames=3)
 
     assert killed_everywhere(original, snapshot, 0, power_cut) > 15
@@ -241,7 +241,7 @@ def test_a_roll_killed_anywhere(power_cut: bool) -> None:
 
     def roll(life: Life) -> None:
         before = len(segment_names(life.disk))
-        life.lead(life.engine.store.lineage[-1][0] + 1)
+        life.lead(life.engine.store.lineage[-1].number + 1)
         while len(segment_names(life.disk)) < before + 4:
             life.put(1)
 

@@ -8,8 +8,9 @@ import pytest
 
 from tandemq.log.disk import write_file
 from tandemq.log.meta import open_meta
+from tandemq.model.terms import Term
 from tandemq_server.node.loop.rescue_files import RescueFiles, note_name
-from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.rescue import RescueNote, encode_rescue
 from tandemq_server.storage.memory import MemoryDisk
 

@@ -27,12 +27,13 @@ from tandemq.model.record import (
     encode_frame,
     frame_body,
 )
+from tandemq.model.terms import Term
 from tandemq_server.replication import decisions
 from tandemq_server.replication.applier import Applier
 from tandemq_server.replication.codec import MessageDecoder, encode
 from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.handshake import Upstream, answer
-from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.messages import (
     AGAIN,
     BOOTSTRAP,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tandemq.model.terms import Claim
+from tandemq.model.terms import Claim, Term
 from tandemq_server.replication.known import NOTHING_KNOWN, Mark, lacking, learned
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
 
-def term(
-    number: int, term_id: bytes, start: int, claim: Claim = Claim.ORDERED
-) -> tuple[object, ...]:
-    return (number, term_id, None, start, "n", False, int(claim))
+def term(number: int, term_id: bytes, start: int, claim: Claim = Claim.ORDERED) -> Term:
+    return Term(number, term_id, None, start, "n", False, int(claim))
 
 
 ONE, MARK = term(1, A, 1), Mark(10, 1, A)
@@ -40,7 +38,7 @@ ONE, MARK = term(1, A, 1), Mark(10, 1, A)
     ],
 )
 def test_a_log_lacks_what_was_acknowledged_until_it_has_it(
-    terms: list[tuple[object, ...]], last_lsn: int, lacks: int
+    terms: list[Term], last_lsn: int, lacks: int
 ) -> None:
     assert lacking(MARK, terms, last_lsn) == lacks
     assert lacking(NOTHING_KNOWN, terms, last_lsn) == 0

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemq_server.replication.lineage import Lineage, LineageError, Term
+from tandemq.model.terms import Term
+from tandemq_server.replication.lineage import Lineage, LineageError
 
 A, B, C, D = (bytes([n]) * 16 for n in range(1, 5))
 

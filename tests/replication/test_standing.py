@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, product
-from typing import Any
 
-from tandemq.model.terms import Claim
+from tandemq.model.terms import Claim, Term
 from tandemq_server.replication.standing import Outcome, Standing, contest, standing_of
 
 MIRRORED = {
@@ -16,7 +15,7 @@ MIRRORED = {
     Outcome.CONFLICT: Outcome.CONFLICT,
 }
 #: The log both nodes have: one leadership of ten records.
-SHARED = (1, b"s" * 16, None, 1, "a", False, int(Claim.ORDERED))
+SHARED = Term(1, b"s" * 16, None, 1, "a", False, int(Claim.ORDERED))
 FORK = 10
 BRANCHES = [()] + [
     branch
@@ -35,14 +34,14 @@ def sides(node: str) -> Iterator[Side]:
         # Only the master of the shared leadership goes on in it.
         if own_records and node != "a":
             continue
-        terms: list[tuple[Any, ...]] = [SHARED]
+        terms = [SHARED]
         end = FORK + own_records
         if claims and claims[0] is Claim.OWN and node != "a":
             continue
         for place, claim in enumerate(claims):
-            number = terms[-1][0] + gap
+            number = terms[-1].number + gap
             term_id = f"{node}{place}{gap}{claim}".encode().ljust(16, b".")
-            terms.append((number, term_id, terms[-1][1], end + 1, node, False, int(claim)))
+            terms.append(Term(number, term_id, terms[-1].id, end + 1, node, False, int(claim)))
             # Its own record, and two of clients.
             end += 3
         commit = {0: FORK, 1: FORK + own_records, 3: end}[acked]
@@ -112,9 +111,9 @@ def test_there_is_an_order_and_no_circle_among_three() -> None:
 
 
 def test_terms_of_older_nodes_count_by_their_numbers() -> None:
-    older = [(1, b"x" * 16, None, 1, "a", False), (2, b"y" * 16, b"x" * 16, 11, "b", True)]
-    newer = [*older[:1], (3, b"z" * 16, b"x" * 16, 11, "a", False)]
+    older = [Term(1, b"x" * 16, None, 1, "a", False), Term(2, b"y" * 16, b"x" * 16, 11, "b", True)]
+    newer = [*older[:1], Term(3, b"z" * 16, b"x" * 16, 11, "a", False)]
     assert contest(standing_of(older, 20), standing_of(newer, 10)) is Outcome.BELOW
-    rival = [*older[:1], (2, b"z" * 16, b"x" * 16, 11, "a", False)]
+    rival = [*older[:1], Term(2, b"z" * 16, b"x" * 16, 11, "a", False)]
     assert contest(standing_of(older, 20), standing_of(rival, 20)) is Outcome.CONFLICT
     assert contest(standing_of(older, 20), standing_of(rival, 11)) is Outcome.ABOVE

@@ -8,11 +8,12 @@ from tandemq.log.disk import Disk
 from tandemq.log.meta import open_meta
 from tandemq.log.rescue import read_rescue
 from tandemq.model.record import KIND_NOOP, KIND_TERM, TERM, Record, decode_header, encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.replication.applier import Applier
 from tandemq_server.replication.decisions import Append, Rewind
 from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.handshake import Upstream, answer
-from tandemq_server.replication.lineage import Lineage, Term
+from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.messages import CONTINUE, REWIND, Message
 from tandemq_server.replication.pulse import Pulse
 from tandemq_server.replication.relay import LogFrame, Mode, Relay

@@ -139,7 +139,7 @@ class Scenario:
         if node.engine.now > node.clock.now() + SECOND:
             self.world.broken = f"C9: time stands still on {node.name}"
         lineage = node.engine.store.lineage
-        known = {term[1]: place for place, term in enumerate(lineage)}
+        known = {term.id: place for place, term in enumerate(lineage)}
         for other in self.machines.values():
             theirs = other.engine.store.lineage if other is not node and other.alive else []
             place = known.get(theirs[-1][1]) if theirs else None
@@ -147,7 +147,7 @@ class Scenario:
                 continue
             if other.core.commit_lsn >= lineage[place + 1][3]:
                 self.world.broken = (
-                    f"C6: {node.name} begins term {lineage[-1][0]} without records up to LSN "
+                    f"C6: {node.name} begins term {lineage[-1].number} without records up to LSN "
                     f"{other.core.commit_lsn} that {other.name} has committed"
                 )
 
@@ -315,7 +315,7 @@ class Scenario:
             nodes,
             key=lambda n: (
                 n.core.state == "RUNNING",
-                n.engine.store.lineage[-1][0] if n.engine.store.lineage else 0,
+                n.engine.store.lineage[-1].number if n.engine.store.lineage else 0,
                 n.engine.lsn,
             ),
         )

@@ -156,7 +156,7 @@ def test_what_a_turn_did_before_its_node_went_on_alone_belongs_to_the_term_befor
     two.a.deliver(turn)
     two.until(two.in_step)
     last = two.b.engine.store.lineage[-1]
-    assert last[3] > before + 1
+    assert last.start_lsn > before + 1
     assert "late" in two.b.engine.tubes
     two.b.kill()
     two.b.start()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandemq.model.terms import Claim
+from tandemq.model.terms import Claim, Term
 from tandemq_server.replication.known import Mark
 from tandemq_server.storage.memory import MemoryDisk
 from tests.simulation.sim_clients import Call, Client, Connect, Script, Sleep
@@ -119,7 +119,7 @@ def test_attempts_that_acknowledge_nothing_do_not_depose_who_serves() -> None:
     for _ in range(5):
         _empty_term(two.a)
         two.run(0.1)
-    assert two.a.engine.store.lineage[-1][0] > two.b.engine.store.lineage[-1][0]
+    assert two.a.engine.store.lineage[-1].number > two.b.engine.store.lineage[-1].number
     two.network.heal()
     two.until(two.in_step, 30)
     assert two.serving() == ["b"]
@@ -131,10 +131,11 @@ def _empty_term(node: SimNode) -> None:
     """A term that nobody ordered and in which nothing is acknowledged, in the log."""
     engine, storage = node.engine, node.storage
     last = engine.store.lineage[-1]
-    term = (last[0] + 1, node.world.chance.randbytes(16), last[1], engine.lsn + 1, node.name, False)
-    storage.open_term((*term, int(Claim.ITSELF)))
-    node.core.term, node.core.term_id = term[0], term[1]
-    engine.open_term((*term, int(Claim.ITSELF)))
+    chosen, claim = node.world.chance.randbytes(16), int(Claim.ITSELF)
+    term = Term(last.number + 1, chosen, last.id, engine.lsn + 1, node.name, False, claim)
+    storage.open_term(term)
+    node.core.term, node.core.term_id = term.number, term.id
+    engine.open_term(term)
     node.flush()
 
 
@@ -167,7 +168,7 @@ def test_force_outranks_a_master_that_goes_alone_in_a_partition() -> None:
         two.run(1.5)
         two.a.role.reopen(True)
     assert two.put(two.a, 2) == 2
-    assert two.a.engine.store.lineage[-1][0] > two.b.engine.store.lineage[-1][0]
+    assert two.a.engine.store.lineage[-1].number > two.b.engine.store.lineage[-1].number
     two.network.heal()
     two.until(two.in_step, 30)
     assert two.serving() == ["b"]

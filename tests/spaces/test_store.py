@@ -23,6 +23,7 @@ from tandemq.model.record import (
     Op,
     Record,
 )
+from tandemq.model.terms import Term, plain_term
 from tandemq_server.engine.system_spaces import CatalogueIndex, taken_space
 from tandemq_server.spaces.index import GroupIndex
 from tandemq_server.spaces.space import Row, Space
@@ -175,8 +176,8 @@ def test_an_unknown_code_is_never_passed_over(op: Op, lenient: bool) -> None:
 
 def test_other_ops() -> None:
     store = new_store()
-    term = (1, b"a" * 16, None, 1, "node", False)
-    store.apply([(TERM, *term), (TERM, *term), CREATED])
+    term = Term(1, b"a" * 16, None, 1, "node", False)
+    store.apply([(TERM, *plain_term(term)), (TERM, *term), CREATED])
     assert store.lineage == [term]
     store.apply([(INSERT_MANY, 1024, [[5, "r"], [6, "~"]]), (MARK, 1024, 3), (MARK, 1024, 9)])
     space = store.by_name["jobs"]
@@ -191,7 +192,7 @@ def test_other_ops() -> None:
 
 def test_a_catalogue_and_rows_rebuild_everything_but_temporary_rows() -> None:
     store = new_store()
-    store.lineage.append((1, b"a" * 16, None, 1, "node", False))
+    store.lineage.append(Term(1, b"a" * 16, None, 1, "node", False))
     space = store.create("jobs", "fifo", {"pri": 1}, False)
     space.insert_many([(n, "r") for n in range(7)])
     space.delete_many([5, 6])

@@ -128,7 +128,7 @@ def planted_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     maker.turn()
     # A put that was answered and then cut off by another node's term.
     fork = maker.log.last_lsn
-    tube, parent = maker.engine.tubes["orders"], maker.term[1]
+    tube, parent = maker.engine.tubes["orders"], maker.term.id
     undone = maker.put(tube, "cut")
     maker.turn()
     maker.log.truncate_from(fork + 1)

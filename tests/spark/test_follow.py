@@ -105,7 +105,7 @@ def test_a_rewind_comes_as_retractions(spark: Any, maker: LogMaker, tmp_path: Pa
         maker.turn()
     follow.run(spark, str(maker.directory), str(out))
     before = written(out)
-    fork, parent = maker.log.last_lsn - 9, maker.term[1]
+    fork, parent = maker.log.last_lsn - 9, maker.term.id
     maker.log.truncate_from(fork + 1)
     maker.open_term(3, "b", parent)
     for value in range(1000, 1020):

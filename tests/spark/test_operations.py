@@ -324,7 +324,7 @@ def test_a_term_that_releases_tasks_is_a_row_of_its_own(maker: LogMaker) -> None
     maker.take(tube)
     maker.turn()
     sid = tube.space.id
-    parent = maker.term[1]
+    parent = maker.term.id
     lsn = maker.log.last_lsn + 1
     term = (TERM, 2**11, b"f" * 16, parent, lsn, "b", True)
     maker.write([(maker.engine.now, KIND_TERM, None, [term, (SET, sid, 0, 1, "r")])])

@@ -82,7 +82,7 @@ def test_a_rewind_retracts_what_was_emitted_and_follows_the_winner(maker: LogMak
     one = reader(maker.directory)
     start, rows = drain(one, one.initialOffset())
     fork = maker.log.last_lsn - 9
-    parent = maker.term[1]
+    parent = maker.term.id
     maker.log.truncate_from(fork + 1)
     assert one.latestOffset(start, ReadMaxRows(100)) == start, "what wins is not here yet"
     maker.open_term(3, "b", parent)

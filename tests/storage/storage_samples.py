@@ -7,7 +7,6 @@ from typing import Any
 
 from tandemq.log.disk import Disk
 from tandemq.log.meta import Meta, open_meta
-from tandemq.log.segment import Term
 from tandemq.log.snapshot import SnapshotHeader
 from tandemq.model.record import (
     CREATE,
@@ -29,7 +28,7 @@ from tandemq.model.record import (
     Record,
     encode_frame,
 )
-from tandemq.model.terms import plain_term
+from tandemq.model.terms import Term, plain_term
 from tandemq_server.storage.log import Log
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.recovery import Recovered, open_log, recover

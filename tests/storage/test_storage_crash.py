@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tandemq.log.meta import open_meta
-from tandemq.log.segment import SEGMENT_HEADER_SIZE, Term
+from tandemq.log.segment import SEGMENT_HEADER_SIZE
 from tandemq.log.snapshot import SnapshotHeader, prune
 from tandemq.model.errors import StorageError
 from tandemq.model.record import encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.storage.inspect import verify
 from tandemq_server.storage.log import Log
 from tandemq_server.storage.memory import MemoryDisk

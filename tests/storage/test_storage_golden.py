@@ -6,15 +6,10 @@ import shutil
 from pathlib import Path
 
 from tandemq.log.meta import Meta, encode_commit, encode_meta
-from tandemq.log.segment import (
-    SegmentReader,
-    Term,
-    encode_segment_header,
-    segment_names,
-    whole_frame,
-)
+from tandemq.log.segment import SegmentReader, encode_segment_header, segment_names, whole_frame
 from tandemq.log.snapshot import SnapshotHeader, SnapshotReader, read_snapshot, snapshot_names
 from tandemq.model.record import decode_body, encode_frame
+from tandemq.model.terms import Term
 from tandemq_server.storage.files import FileDisk
 from tandemq_server.storage.inspect import verify
 from tandemq_server.storage.memory import MemoryDisk

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tandemq.model.errors import QueueError
+from tandemq.model.terms import Term
 from tandemq_server.engine import lifecycle
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.facades.xqueue.record import EXPIRES
@@ -183,7 +184,7 @@ class XQueueMachine(RuleBasedStateMachine):
         """The replica opens a term, as a node does that takes over."""
         other = self.bench.replica()
         self.terms += 1
-        term = (
+        term = Term(
             self.terms,
             self.terms.to_bytes(16, "big"),
             bytes(16),

@@ -24,7 +24,6 @@ from tandemq.log.segment import (
     SUFFIX,
     SegmentInfo,
     SegmentReader,
-    TermFields,
     encode_segment_header,
     name_lsn,
     segment_names,
@@ -34,6 +33,7 @@ from tandemq.log.snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameHeader, Record, decode_body, encode_frame
+from tandemq.model.terms import Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Cut:
         return self.last_lsn - self.first_lsn + 1
 
 
-def rescue_stem(term: TermFields, first_lsn: int) -> str:
+def rescue_stem(term: Term, first_lsn: int) -> str:
     """What the files of one cut and term begin with. Numbers repeat, ids do not."""
-    return f"{RESCUE_PREFIX}{term[0]:010d}-{first_lsn:020d}-{term[1].hex()}"
+    return f"{RESCUE_PREFIX}{term.number:010d}-{first_lsn:020d}-{term.id.hex()}"
 
 
 def rescued_snapshot(name: str, term_id: bytes) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from tandemq.model.record import (
     frame_body,
     seed_of,
 )
-from tandemq.model.terms import TERM_FIELDS, Claim, is_claim, plain_term
+from tandemq.model.terms import TERM_FIELDS, Term, is_claim, plain_term
 
 HEADER_MAGIC = b"TQh1"
 FOOTER_MAGIC = b"TQe1"
@@ -48,21 +48,6 @@ INDEX_BYTES = 256 << 10
 _MAGICS = re.compile(re.escape(FRAME_MAGIC) + b"|" + re.escape(FOOTER_MAGIC))
 _FRAME = struct.Struct(">4sIIIQIQ")
 assert _FRAME.size == HEADER_SIZE, "the frame header is laid out in client/tandemq/model/record.py"
-
-#: Of the class below; the claim may be missing.
-TermFields = Sequence[Any]
-
-
-class Term(NamedTuple):
-    """The time one node leads: lineages are compared by `id`, never by `number` alone."""
-
-    number: int
-    id: bytes
-    parent: bytes | None
-    start_lsn: int
-    node: str
-    solo: bool
-    claim: int = int(Claim.OLDER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from tandemq.log.blocks import (
 )
 from tandemq.log.disk import RESCUE_PREFIX, SUFFIX_DAMAGED, Disk, ReadDisk, remove_durably
 from tandemq.log.meta import Meta
-from tandemq.log.segment import FOOTER_MAGIC, HEADER_MAGIC, Term, name_lsn, term_from, whole_in
+from tandemq.log.segment import FOOTER_MAGIC, HEADER_MAGIC, name_lsn, term_from, whole_in
 from tandemq.model.bounds import BIG_BYTES, FRAME_BODY_BYTES_AIM
 from tandemq.model.errors import StorageError
 from tandemq.model.record import (
@@ -38,6 +38,7 @@ from tandemq.model.record import (
     decode_header,
     frame_body,
 )
+from tandemq.model.terms import Term
 
 CATALOGUE_MAGIC = b"TQc1"
 ROWS_MAGIC = b"TQr1"

@@ -1,13 +1,10 @@
-"""A term in a log: its plain fields, and by what right it began.
-
-Lineages, segments and snapshots each have a class of their own for it; the list is one.
-"""
+"""A term: the time one node leads, and by what right it began. One for log, links and roles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 #: number, id, parent, start LSN, node, solo; behind them the claim, in terms that have one.
 TERM_FIELDS = 6
@@ -28,13 +25,41 @@ class Claim(IntEnum):
     FORCED = 4
 
 
-def plain_term(term: Sequence[Any]) -> list[Any]:
+class TermId(NamedTuple):
+    """What tells a term apart: the id. Two nodes can both open "term 5"."""
+
+    number: int
+    id: bytes
+
+
+class Term(NamedTuple):
+    """The fields of the TERM op. Its own record has LSN `start_lsn`.
+
+    solo: the term began without proof that no other node holds more (a forced promotion, or pair
+    mode that went on alone), so its node may acknowledge what no second node has.
+    """
+
+    number: int
+    id: bytes
+    parent: bytes | None
+    start_lsn: int
+    node: str
+    solo: bool
+    claim: int = int(Claim.OLDER)
+
+
+#: Of a log without a record.
+NO_TERM = TermId(0, bytes(16))
+
+
+def last_term(terms: Sequence[Term]) -> TermId:
+    """The last of a log's terms."""
+    return TermId(terms[-1].number, terms[-1].id) if terms else NO_TERM
+
+
+def plain_term(term: Term) -> list[Any]:
     """The fields as they are stored: a term without a claim as older nodes wrote it."""
-    return list(term[:TERM_FIELDS]) if claim_of(term) is Claim.OLDER else list(term)
-
-
-def claim_of(term: Sequence[Any]) -> Claim:
-    return Claim(term[TERM_FIELDS]) if len(term) > TERM_FIELDS else Claim.OLDER
+    return list(term[:TERM_FIELDS]) if term.claim == Claim.OLDER else list(term)
 
 
 def is_claim(value: Any) -> bool:
@@ -42,7 +67,6 @@ def is_claim(value: Any) -> bool:
     return whole and Claim.OLDER <= value <= Claim.FORCED
 
 
-def decided(term: Sequence[Any]) -> bool:
+def decided(term: Term) -> bool:
     """An operator knew what this term gives up. Older terms only tell that they were solo."""
-    claim = claim_of(term)
-    return claim is Claim.FORCED or bool(claim is Claim.OLDER and term[5])
+    return term.claim == Claim.FORCED or (term.claim == Claim.OLDER and term.solo)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from tandemq.log.meta import Meta, read_commit
 from tandemq.log.rescue import rescue_names
-from tandemq.log.segment import FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentReader, Term, segment_names
+from tandemq.log.segment import FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentReader, segment_names
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FRAME_MAGIC, HEADER_SIZE, FrameHeader
+from tandemq.model.terms import Term
 from tandemq.pipeline.judge.rules.base import Finding
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of, node_name
