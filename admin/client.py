@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from tandemq.model.units import MIB
 from tandemq_server.config.units import split_address
 from tandemq_server.node.observe.words import why_read_only
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 #: Of an answer that is read at all.
-ANSWER_MAX = 16 << 20
+ANSWER_MAX = 16 * MIB
 
 
 class AdminError(Exception):

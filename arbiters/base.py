@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
+from tandemq.model.units import MIB
 from tandemq_server.statemachine.seat import Reading, Seat
 
 #: Clusters and nodes, in keys and paths.
@@ -19,7 +20,7 @@ ID = re.compile(r"[0-9a-f]{32}")
 BY_MAX = 500
 NUMBER_MAX = 2**63 - 1
 #: Of an answer that is read at all, in bytes.
-ANSWER_MAX = 1 << 20
+ANSWER_MAX = MIB
 
 
 class ArbiterError(Exception):

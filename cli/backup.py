@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.cli.cluster import Node, admin_of
 from tandemq_server.cli.directories import Opened, progress, time_text
 from tandemq_server.cli.output import REFUSED, USAGE, CommandError, json_line, note
@@ -194,7 +195,7 @@ def _time_us(text: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return round(moment.timestamp() * 1e6)
+    return round(moment.timestamp() * SECOND_US)
 
 
 def _told(manifest: Manifest) -> dict[str, object]:

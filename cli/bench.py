@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tandemq.model.units import GIB
 from tandemq_server.cli.output import json_line, table
 from tandemq_server.cli.remote import Json, Remote, remote_of
 from tandemq_server.cli.shared import given
@@ -27,7 +28,7 @@ def bench(
     count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Tasks.")] = 100_000,
     connections: Annotated[int, typer.Option(min=1, max=1000)] = 4,
     in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Requests a connection.")] = 64,
-    size: Annotated[int, typer.Option(min=0, max=1 << 30, help="Bytes a payload.")] = 100,
+    size: Annotated[int, typer.Option(min=0, max=GIB, help="Bytes a payload.")] = 100,
     utubes: Annotated[int, typer.Option(min=1, help="Sub-queues, for utube types.")] = 1000,
     tube: Annotated[
         str | None, typer.Option(metavar="NAME", help="A tube that is there; else one is made.")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tandemq.model.units import MIB, SECOND_US
 from tandemq_server.cli.output import REFUSED, CommandError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 #: Rows, or bytes, looked at between two updates of the progress bar.
-_STEP_ROWS, _STEP_BYTES = 1000, 1 << 20
+_STEP_ROWS, _STEP_BYTES = 1000, MIB
 
 
 class Sizes(Protocol):
@@ -78,7 +79,7 @@ def progress(rows: Iterable[T], what: str, sizes: Sizes) -> Iterator[T]:
 def time_text(time_us: int) -> str:
     """UTC, or the number itself when it is no date."""
     try:
-        moment = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
+        moment = datetime.datetime.fromtimestamp(time_us / SECOND_US, datetime.UTC)
     except (ValueError, OverflowError, OSError):
         return str(time_us)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

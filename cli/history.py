@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.cli.directories import Opened, progress, time_text
 from tandemq_server.cli.output import USAGE, CommandError, json_line, note, table
 from tandemq_server.cli.remote import Json, nothing
@@ -51,7 +52,7 @@ def history(
         raise nothing(f"the log has nothing of such a task{known}")
     if as_lines:
         for step in steps:
-            json_line({**step._asdict(), "at": step.at / 1_000_000})
+            json_line({**step._asdict(), "at": step.at / SECOND_US})
         return
     for number in dict.fromkeys(step.id for step in steps):
         print(f"task {number} of {tube}")

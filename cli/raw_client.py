@@ -14,13 +14,14 @@ from typing import Any
 import msgpack
 
 from tandemq.client.tls import Tls, refused
+from tandemq.model.units import GIB
 from tandemq_server.wire import client
 from tandemq_server.wire import constants as c
 from tandemq_server.wire.greeting import GREETING_BYTES
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
-REPLY_BYTES_MAX = 1 << 30
+REPLY_BYTES_MAX = GIB
 ALL, GE, GT = 2, 5, 6
 NO_LIMIT = 0xFFFFFFFF
 

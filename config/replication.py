@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from tandemq.model.units import GIB, KIB, MIB
 from tandemq_server.config.kinds import Bytes
 from tandemq_server.config.kinds import Seconds as Duration
 from tandemq_server.config.sections import (
     DAY,
-    GIB,
-    KIB,
-    MIB,
     VARIABLE,
     Section,
     duration,

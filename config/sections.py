@@ -14,11 +14,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tandemq.model.bounds import REQUEST_BYTES_MAX
+from tandemq.model.units import GIB, KIB, MIB
 from tandemq_server.config import units
 from tandemq_server.config.kinds import Bytes, CallPattern, ChapHash, Count, PapHash
 from tandemq_server.config.kinds import Seconds as Duration
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 DAY = 86_400.0
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 

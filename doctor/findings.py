@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tandemq.model.units import GIB
+
 Level = Literal["ok", "warning", "error"]
 
 
@@ -23,7 +25,7 @@ class Finding:
 class Bounds:
     """Beyond these something is worth a warning. Bytes and seconds; descriptors as a share."""
 
-    free_bytes: int = 1 << 30
+    free_bytes: int = GIB
     sync_s: float = 0.05
     lag_s: float = 10.0
     clock_s: float = 1.0

@@ -10,6 +10,7 @@ from typing import Any
 
 from tandemq.model.errors import ER_FIELD_TYPE
 from tandemq.model.task import INFINITY_S, INFINITY_US, NEVER_US
+from tandemq.model.units import SECOND_US
 from tandemq_server.drivers.base import DriverMisuse
 from tandemq_server.spaces.space import Row
 
@@ -44,7 +45,7 @@ def duration_us(option: str, value: Any) -> int:
         raise DriverMisuse(
             f"Invalid value of {option}: {value} (expected seconds from 0 to {INFINITY_S})"
         )
-    return INFINITY_US if value >= INFINITY_S else int(value * 1_000_000)
+    return INFINITY_US if value >= INFINITY_S else int(value * SECOND_US)
 
 
 def priority(value: Any) -> int:

@@ -16,6 +16,7 @@ from tandemq.model.errors import (
     failure,
 )
 from tandemq.model.task import INFINITY_S, NEVER_US
+from tandemq.model.units import SECOND_US
 from tandemq_server.drivers.deadlines import LUA_TYPES
 
 
@@ -41,7 +42,7 @@ def timeout_us(value: Any) -> int:
     value = seconds("timeout", value)
     if value <= 0:
         return 0
-    return NEVER_US if value >= INFINITY_S else int(value * 1_000_000)
+    return NEVER_US if value >= INFINITY_S else int(value * SECOND_US)
 
 
 def delta_us(value: Any) -> int:
@@ -51,7 +52,7 @@ def delta_us(value: Any) -> int:
     value = seconds("increment", value)
     if value <= 0:
         return 0
-    return NEVER_US if not isfinite(value) or value > INFINITY_S else int(value * 1_000_000)
+    return NEVER_US if not isfinite(value) or value > INFINITY_S else int(value * SECOND_US)
 
 
 def task_id(value: Any, parts: int) -> int:

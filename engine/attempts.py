@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_OTHER
 from tandemq.model.task import DELAYED, INFINITY_S
+from tandemq.model.units import SECOND_US
 from tandemq_server.drivers.base import Event
 from tandemq_server.engine import facts, headers
 from tandemq_server.engine.arguments import lua_type
@@ -93,7 +94,7 @@ def _delayed(tube: Tube, attempts: int) -> dict[str, Any]:
     policy = tube.policy
     assert policy is not None
     assert policy.retry is not None
-    return {"delay": policy.retry.delay(attempts, tube.engine.chance()) / 1_000_000}
+    return {"delay": policy.retry.delay(attempts, tube.engine.chance()) / SECOND_US}
 
 
 def expired(tube: Tube, events: list[Event]) -> list[Event]:
@@ -139,7 +140,7 @@ def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     names = [name for name, _ in tube.space.format]
     opts = {name: old[names.index(name)] for name in _CARRIED if name in names}
     if old[1] == DELAYED and "next_event" in names:
-        opts["delay"] = max(0, old[names.index("next_event")] - engine.now) / 1_000_000
+        opts["delay"] = max(0, old[names.index("next_event")] - engine.now) / SECOND_US
     row = target.inner.put(tube.shown(old)[-1], opts or None, engine.now)
     kept = headers.kept(tube.notes.get(task_id))
     if kept is not None:
@@ -189,7 +190,7 @@ def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
     note = tube.notes.get(task_id)
     names = [name for name, _ in tube.space.format]
     if "ttr" in names and "next_event" in names:
-        ttr = tube.space.rows[task_id][names.index("ttr")] / 1_000_000
+        ttr = tube.space.rows[task_id][names.index("ttr")] / SECOND_US
         if ttr < INFINITY_S:
             found["ttr"] = ttr
     if tube.policy is not None:
@@ -198,7 +199,7 @@ def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
             found["max_attempts"] = tube.policy.max_attempts
         if tube.policy.retry is not None:
             found["retry"] = True
-            found["retry_within"] = tube.policy.retry.delay(found["attempts"], 0.0) / 1_000_000
+            found["retry_within"] = tube.policy.retry.delay(found["attempts"], 0.0) / SECOND_US
     if note is not None:
         found |= _told(note)
     return found
@@ -226,14 +227,14 @@ def told(tube: Tube, task_id: int, status: str) -> dict[str, Any]:
     if note is not None:
         found |= _told(note)
     if failures := failures_of(note):
-        found["failures"] = [{"time": at / 1_000_000, "reason": why} for at, why in failures]
+        found["failures"] = [{"time": at / SECOND_US, "reason": why} for at, why in failures]
     return found
 
 
 def _told(note: Row) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if note[NOTE_TIME]:
-        found = {"reason": note[NOTE_REASON], "time": note[NOTE_TIME] / 1_000_000}
+        found = {"reason": note[NOTE_REASON], "time": note[NOTE_TIME] / SECOND_US}
     kept = headers.of(note)
     if kept is not None:
         found["headers"] = kept

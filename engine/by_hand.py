@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tandemq.model.errors import failure, task_not_found
 from tandemq.model.record import KIND_KICK, KIND_OTHER, KIND_RELEASE
 from tandemq.model.task import BURIED, DELAYED, TAKEN
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine import room
 from tandemq_server.engine.clients import Client
 
@@ -99,5 +100,5 @@ def _options(tube: Tube, row: Row) -> dict[str, Any] | None:
         if name in ("pri", "utube"):
             found[name] = row[at]
         elif name == "next_event" and row[1] == DELAYED:
-            found["delay"] = max(0, row[at] - tube.engine.now) / 1e6
+            found["delay"] = max(0, row[at] - tube.engine.now) / SECOND_US
     return found or None

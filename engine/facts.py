@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.task import DELAYED, INFINITY_US, TAKEN
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine.system_spaces import TAKEN_CONN, TAKEN_SESSION, TAKEN_TIME
 
 if TYPE_CHECKING:
@@ -29,23 +30,23 @@ def facts(tube: Tube, row: Row, status: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     created = fields.get("created")
     if type(created) is int:
-        found["created"] = created / 1_000_000
-        found["age"] = max(0, now - created) / 1_000_000
+        found["created"] = created / SECOND_US
+        found["age"] = max(0, now - created) / SECOND_US
     due = fields.get("next_event")
     if type(due) is int and due - now < INFINITY_US // 2:
-        found |= {"due": due / 1_000_000, "due_in": (due - now) / 1_000_000}
+        found |= {"due": due / SECOND_US, "due_in": (due - now) / SECOND_US}
         found["then"] = {TAKEN: "given to another worker", DELAYED: "ready"}.get(status, "deleted")
     for name in ("ttl", "ttr"):
         value = fields.get(name)
         if type(value) is int and value < INFINITY_US // 2:
-            found[name] = value / 1_000_000
+            found[name] = value / SECOND_US
     found |= {name: fields[name] for name in _PLAIN if name in fields}
     owner = tube.engine.taken.rows.get((tube.id, row[0]))
     if owner is not None:
         found["holder"] = {
             "session": owner[TAKEN_SESSION].hex()[:_SESSION_DIGITS],
             "connection": owner[TAKEN_CONN],
-            "since": owner[TAKEN_TIME] / 1_000_000,
-            "held": max(0, now - owner[TAKEN_TIME]) / 1_000_000,
+            "since": owner[TAKEN_TIME] / SECOND_US,
+            "held": max(0, now - owner[TAKEN_TIME]) / SECOND_US,
         }
     return found

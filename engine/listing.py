@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_DELETE, KIND_KICK, KIND_OTHER
 from tandemq.model.task import BURIED, DELAYED, STATE_NAMES, TAKEN
+from tandemq.model.units import MIB
 from tandemq_server.drivers.base import sub_queue_name
 from tandemq_server.drivers.deadlines import duration_us
 from tandemq_server.engine import arguments, attempts, room
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 SCAN_ROWS = 20_000
 LIST_LIMIT, LIST_MAX = 100, 1000
 #: Payload bytes in one page; a task larger than that stands alone.
-LIST_BYTES = 4 << 20
+LIST_BYTES = 4 * MIB
 BULK_LIMIT, BULK_MAX = 1000, 10_000
 FILTER = frozenset({"state", "utube", "older_than", "younger_than"})
 ACTIONS = ("kick", "delete", "move")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import QueueError, failure
 from tandemq.model.task import INFINITY_S, NEVER_US
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine.room import REJECT, WAIT
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def _retry(opts: dict[str, Any]) -> Retry | None:
         return default if value is None else value
 
     return Retry(
-        int(opts["retry_delay"] * 1_000_000),
+        int(opts["retry_delay"] * SECOND_US),
         given("retry_factor", RETRY_FACTOR),
-        int(given("retry_delay_max", RETRY_DELAY_MAX_S) * 1_000_000),
+        int(given("retry_delay_max", RETRY_DELAY_MAX_S) * SECOND_US),
         given("retry_jitter", RETRY_JITTER),
     )
 

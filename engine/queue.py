@@ -11,7 +11,7 @@ from functools import partial
 from heapq import heappush
 from typing import Any
 
-from tandemq.model.bounds import MIB, unmeasured_rows
+from tandemq.model.bounds import unmeasured_rows
 from tandemq.model.errors import failure
 from tandemq.model.record import (
     KIND_DELAY,
@@ -25,6 +25,7 @@ from tandemq.model.record import (
 )
 from tandemq.model.task import NEVER_US
 from tandemq.model.terms import Term, plain_term
+from tandemq.model.units import MIB
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import (
     catalogue,

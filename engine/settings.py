@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.record import INSERT, KIND_CONFIG, TRUNCATE
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine.session_times import LATER
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def apply_row(engine: Engine, row: Row) -> None:
         engine.store.catalogue_version += 1
     elif row[0] == "ttr":
         engine.ttr_s = row[1]
-        engine.ttr_us = int(row[1] * 1_000_000)
+        engine.ttr_us = int(row[1] * SECOND_US)
     elif row[0] == LATER:
         engine.sessions.times.postpone(row[1])
     elif row[0] == SCHEMA:

@@ -20,6 +20,7 @@ import uvloop
 
 from tandemq.model.bounds import unmeasured_rows
 from tandemq.model.errors import QueueError, StorageError
+from tandemq.model.units import SECOND_US
 from tandemq_server.config import Settings
 from tandemq_server.engine.queue import Engine
 from tandemq_server.facades.registered import FACADES
@@ -292,7 +293,7 @@ class Node:
             self._role_timer.cancel()
             self._role_timer = None
         if due_us is not None:
-            wait = max(0.0, (due_us - self.clock.now()) / 1e6)
+            wait = max(0.0, (due_us - self.clock.now()) / SECOND_US)
             loop = asyncio.get_running_loop()
             self._role_timer = loop.call_later(wait, self.role.feed, Tick())
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import tandemq
+from tandemq.model.units import SECOND_US
 from tandemq_server.config import Settings
 from tandemq_server.node.loop.log_lines import Logger
 from tandemq_server.node.main import Node
@@ -131,7 +132,7 @@ class TandemNode:
 
     def now(self) -> float:
         """Seconds since the epoch by the node's clock, by which ttl, ttr and delay are counted."""
-        return float(self._do(lambda node: node.clock.now())) / 1e6
+        return float(self._do(lambda node: node.clock.now())) / SECOND_US
 
     def advance(self, seconds: float) -> None:
         """Let so much time pass for the node at once.
@@ -141,7 +142,7 @@ class TandemNode:
         """
         if seconds < 0:
             raise ValueError("time does not run backwards")
-        by_us = round(seconds * 1e6)
+        by_us = round(seconds * SECOND_US)
         self._ahead_us += by_us
         self._do(lambda node: _turn(node, by_us))
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tandemq.model.units import SECOND_US
+
 LOCAL, PAIR = "local", "pair"
 #: A replica that made up what it lacked within this time keeps up.
-ROUND_US = 1_000_000
+ROUND_US = SECOND_US
 #: Ticks come four times a second and oftener: a longer gap is a pause of this process.
 PAUSE_US = 500_000
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 
-HEARTBEAT_US = 1_000_000
+from tandemq.model.units import SECOND_US
+
+HEARTBEAT_US = SECOND_US
 SILENCE_US = 5_000_000
 
 

@@ -22,6 +22,7 @@ from tandemq.model.record import (
     encode_frame,
     frame_body,
 )
+from tandemq.model.units import KIB, MIB
 from tandemq_server.replication.messages import (
     AGAIN,
     DIVERGED,
@@ -38,10 +39,10 @@ from tandemq_server.replication.messages import (
 )
 from tandemq_server.replication.pulse import LagClock, Pulse
 
-WINDOW_BYTES = 8 << 20
+WINDOW_BYTES = 8 * MIB
 #: What one portion of the log has at most: a few milliseconds of work for a downstream.
-READ_BYTES = 256 << 10
-CHUNK_BYTES = 256 << 10
+READ_BYTES = 256 * KIB
+CHUNK_BYTES = 256 * KIB
 #: One or more frames of a term that follow each other: their LSNs, bytes, and the term's id.
 LogFrame = tuple[Span | FrameHeader, bytes, bytes]
 

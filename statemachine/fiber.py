@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.statemachine import effects
 from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, RoleRequest, Step
 from tandemq_server.statemachine.leaving import Leave, NotAllowed, Overdue, StepFailed
@@ -18,7 +19,7 @@ from tandemq_server.statemachine.roles import Event, Role, RoleState
 
 STARTUP_TIMEOUT_US = 30_000_000
 ENDING_TIMEOUT_US = 5_000_000
-RETRY_US, RETRY_MAX_US = 1_000_000, 30_000_000
+RETRY_US, RETRY_MAX_US = SECOND_US, 30_000_000
 
 _Walk = Generator[None, Input, None]
 

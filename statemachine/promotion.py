@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tandemq.model.units import SECOND_US
+
 #: How long a master is waited for that is to stop before another is forced, and a peer's answer.
 FENCE_US, ANSWER_US = 3_000_000, 2_000_000
 
@@ -328,7 +330,7 @@ def loss_bound(facts: Facts) -> LossBound:
     names = ", ".join(peer.name for peer in blind)
     if not records and _confirmed_by_this_node(facts, age_us):
         return LossBound(0, age_us, f"nothing: {names} acknowledges only what this node confirmed")
-    heard = f"{names} may have acknowledged for {age_us / 1e6:.1f} s what is not here"
+    heard = f"{names} may have acknowledged for {age_us / SECOND_US:.1f} s what is not here"
     if all(peer.reachable for peer in blind):
         records = max(records, max(peer.acked_mark for peer in blind) - facts.last_lsn, 0)
         missing = f"{records} acknowledged records so far, " if records else "nothing so far, "

@@ -17,12 +17,13 @@ from tandemq.log.segment import SegmentInfo, SegmentReader, segment_names
 from tandemq.log.snapshot import SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import decode_body
+from tandemq.model.units import MIB
 from tandemq_server.storage.inspect import Verification
 from tandemq_server.storage.mend import MISSING_NAME
 
 MANIFEST_NAME = "backup.json"
 MANIFEST_VERSION = 1
-COPY_BYTES = 1 << 20
+COPY_BYTES = MIB
 
 
 @dataclass(slots=True)

@@ -26,8 +26,9 @@ from tandemq.log.segment import (
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameHeader
 from tandemq.model.terms import Term
+from tandemq.model.units import MIB
 
-SEGMENT_BYTES = 32 << 20
+SEGMENT_BYTES = 32 * MIB
 #: Term number, first LSN, record count inside a frame header, behind magic, length and CRC.
 _POSITION = struct.Struct(">IQI")
 _POSITION_AT = 12

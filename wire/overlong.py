@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tandemq.model.errors import failure, no_such_proc
+from tandemq.model.units import KIB
 from tandemq_server.wire.arguments import UNREADABLE, new_reader
 from tandemq_server.wire.constants import (
     CALL,
@@ -22,7 +23,7 @@ from tandemq_server.wire.constants import (
 from tandemq_server.wire.packets import Request
 
 #: Requests up to this size are read as ever; of larger ones the first bytes are looked at.
-LARGE_BYTES: Final = 256 << 10
+LARGE_BYTES: Final = 256 * KIB
 LOOK_BYTES: Final = 64
 #: The longest name of a tube, and a call of it; expressions are far shorter.
 NAME_BYTES_MAX: Final = 4 * 65_000 + 100

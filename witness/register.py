@@ -25,6 +25,7 @@ from tandemq.log.blocks import (
 from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, append_all, write_file
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError
+from tandemq.model.units import MIB
 from tandemq_server.arbiters.base import Refused, SwapLost, is_name, seat_of
 from tandemq_server.statemachine.seat import Reading, Seat
 from tandemq_server.storage.mend import SUFFIX_TORN, keep_torn
@@ -32,7 +33,7 @@ from tandemq_server.storage.mend import SUFFIX_TORN, keep_torn
 NAME = "witness"
 HEAD_MAGIC, ENTRY_MAGIC = b"TQw1", b"TQe1"
 HEAD_SIZE = 128
-FILE_BYTES = 1 << 20
+FILE_BYTES = MIB
 
 
 class Held(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 
 from tandemq.model.errors import QueueError, failure
 from tandemq.model.task import INFINITY_S, NEVER_US
+from tandemq.model.units import SECOND_US
 
 TUBE_BYTES_MAX = 1000
 #: Decimal numbers of a sensible length, as clients print them.
@@ -41,7 +42,7 @@ def compared(name: str, value: Any) -> float | int:
 def microseconds(name: str, value: Any) -> int:
     """Seconds to µs; 0 for "not given", which is what zero and less mean. At most 100 years."""
     seconds = compared(name, value)
-    return int(min(seconds, INFINITY_S) * 1_000_000) if seconds > 0 else 0
+    return int(min(seconds, INFINITY_S) * SECOND_US) if seconds > 0 else 0
 
 
 def optional_microseconds(name: str, value: Any) -> int:
@@ -55,7 +56,7 @@ def timeout_us(value: Any) -> int:
     seconds = compared("timeout", value)
     if seconds < 0:
         raise failure("Timeout can't be less then 0")
-    return NEVER_US if seconds >= INFINITY_S else int(seconds * 1_000_000)
+    return NEVER_US if seconds >= INFINITY_S else int(seconds * SECOND_US)
 
 
 def priority(value: Any) -> int:

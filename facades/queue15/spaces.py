@@ -22,6 +22,7 @@ from tandemq.model.record import (
     KIND_TOUCH,
     KIND_TRUNCATE,
 )
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine import admin
 from tandemq_server.engine.system_spaces import TAKEN_CONN, TAKEN_SESSION
 from tandemq_server.facades.queue15 import arguments
@@ -246,7 +247,7 @@ class Space15:
         opts = self.tube.opts
         raw = opts["meta_pri"] == "raw"
         pri = row[q.PRI] if raw else 128 - row[q.PRI] + self.driver.middle
-        unit = 1_000_000 if opts.get("meta_times") == "seconds" else 1
+        unit = SECOND_US if opts.get("meta_times") == "seconds" else 1
         return [
             row[q.ID],
             row[q.TUBE],
@@ -299,5 +300,5 @@ def statistics(engine: Engine, client: Client, space: Any = None, tube: Any = No
 
 def _seconds(micro: int) -> int | float:
     """Whole seconds as an integer, as ever; a fraction is shown rather than lost."""
-    whole, rest = divmod(micro, 1_000_000)
-    return micro / 1_000_000 if rest else whole
+    whole, rest = divmod(micro, SECOND_US)
+    return micro / SECOND_US if rest else whole

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq.model.task import NEVER_US
+from tandemq.model.units import SECOND_US
 
 if TYPE_CHECKING:
     from tandemq_server.engine.ports import Engine
@@ -21,11 +22,11 @@ def us(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if type(value) is int and -1e10 <= value <= 1e10:
-        return value * 1_000_000
+        return value * SECOND_US
     # Nothing that is not finite lies between the two.
     if type(value) is not float or not -1e10 <= value <= 1e10:
         raise failure(f"{name} must be a number of seconds")
-    return round(value * 1_000_000)
+    return round(value * SECOND_US)
 
 
 def options(value: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def increment_us(value: Any) -> int:
         raise failure("attr.increment must be number")
     if value < 0:
         raise failure("attr.increment can't be negative")
-    return min(round(float(value) * 1_000_000), NEVER_US)
+    return min(round(float(value) * SECOND_US), NEVER_US)
 
 
 def new_key(engine: Engine, records: Records, task: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tandemq.model.errors import failure
 from tandemq.model.task import NEVER_US
+from tandemq.model.units import SECOND_US
 from tandemq_server.facades.xqueue.records import Records
 from tandemq_server.spaces.space import Row
 
@@ -65,4 +66,4 @@ def _moment(key: Any, value: Any) -> int:
             f"Record {key}: !!! Queue contains monotonic runat. Consider updating tasks "
             "(https://github.com/moonlibs/xqueue/issues/2)"
         )
-    return min(round(float(value) * 1_000_000), NEVER_US)
+    return min(round(float(value) * SECOND_US), NEVER_US)

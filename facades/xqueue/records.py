@@ -13,6 +13,7 @@ import msgpack
 
 from tandemq.model.record import SET
 from tandemq.model.task import NEVER_US
+from tandemq.model.units import SECOND_US
 from tandemq_server.drivers.base import Driver, DriverMisuse, Event
 from tandemq_server.facades.xqueue import declaration, updating
 from tandemq_server.facades.xqueue.record import (
@@ -302,4 +303,4 @@ class Records(Driver):
 def _default(features: dict[str, Any], name: str) -> int | None:
     """A feature's default in µs, None where it has none."""
     value = features.get(name)
-    return None if value is None or value is True else round(value * 1_000_000)
+    return None if value is None or value is True else round(value * SECOND_US)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tandemq.model.terms import last_term
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.facts import standing_here
 from tandemq_server.node.cluster.links import Feed
 from tandemq_server.replication.messages import Ask, Heartbeat, Hello, Welcome
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 #: How long a node that stopped for another waits for it to serve.
 TAKE_BACK_US = 1_500_000
 #: An order that comes again within this time is the same one: it is repeated until answered.
-REPEATED_US = 1_000_000
+REPEATED_US = SECOND_US
 
 
 class Asking:

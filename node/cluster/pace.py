@@ -7,16 +7,18 @@ once. A downstream elsewhere is fed without pace: reading and sending costs litt
 
 from __future__ import annotations
 
+from tandemq.model.units import KIB, MIB, SECOND_US
+
 #: Per cent of what is written meanwhile, or so many bytes a second if that is more.
-RATIO_PERCENT, FLOOR_BYTES = 110, 5 << 20
+RATIO_PERCENT, FLOOR_BYTES = 110, 5 * MIB
 #: Clients keep the log busy when they add so many bytes a second, seen over so many µs at least,
 #: and for so long after that: what the downstream takes from them must not look like a pause.
-BUSY_BYTES, WINDOW_US, BUSY_US = 1 << 20, 5_000, 100_000
+BUSY_BYTES, WINDOW_US, BUSY_US = MIB, 5_000, 100_000
 #: Smaller portions are not worth a look into the log, larger ones take a core for milliseconds;
 #: what may be saved up, unless one window allows more. In bytes.
-PORTION_BYTES, SAVED_BYTES = 16 << 10, 64 << 10
+PORTION_BYTES, SAVED_BYTES = 16 * KIB, 64 * KIB
 #: What may be under way at most: little to be worked off when clients come back. In bytes.
-FLIGHT_BYTES = 512 << 10
+FLIGHT_BYTES = 512 * KIB
 
 
 class Pace:
@@ -34,9 +36,9 @@ class Pace:
         if elapsed >= WINDOW_US:
             grown = written - self._written
             self._written, self._at = written, now_us
-            if grown * 1_000_000 >= BUSY_BYTES * elapsed:
+            if grown * SECOND_US >= BUSY_BYTES * elapsed:
                 self._busy_until = now_us + BUSY_US
-            more = max(RATIO_PERCENT * grown // 100, FLOOR_BYTES * elapsed // 1_000_000)
+            more = max(RATIO_PERCENT * grown // 100, FLOOR_BYTES * elapsed // SECOND_US)
             self._allowed = min(self._allowed + more, max(SAVED_BYTES, more))
         if now_us >= self._busy_until:
             return most

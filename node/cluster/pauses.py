@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine import leases
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Pauses:
 
     def _paused(self, gap_us: int) -> None:
         self.count += 1
-        self.seconds += gap_us / 1e6
+        self.seconds += gap_us / SECOND_US
         self._owed_us += gap_us
         if not self.reading:
             self.reading = True
@@ -73,7 +74,7 @@ class Pauses:
             # half were there before it.
             self._since = self._alive + gap_us // 2
             self.read_first(self._settle)
-        self.told(gap_us / 1e6)
+        self.told(gap_us / SECOND_US)
 
     def _settle(self) -> None:
         """What waited in sockets is read: leases get their time, then deadlines have their turn.

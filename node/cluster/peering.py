@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tandemq.model.record import Span, decode_header
 from tandemq.model.terms import Term
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.asking import Asking, known_at
 from tandemq_server.node.cluster.facts import against, facts_of
 from tandemq_server.node.cluster.failover.keeper import SeatKeeper
@@ -125,7 +126,7 @@ class Peering:
         beat, silence = settings.heartbeat, settings.lease
         if self.seat is not None:
             beat, silence = failover.heartbeat, failover.silence
-        return Pulse(self.mono(), int(beat * 1e6), int(silence * 1e6))
+        return Pulse(self.mono(), int(beat * SECOND_US), int(silence * SECOND_US))
 
     # -- links come and go -----------------------------------------------------------------------
 
@@ -272,7 +273,7 @@ class Peering:
 
     def solo_after_us(self) -> int | None:
         seconds = self.settings.replication.solo_after
-        return None if seconds is None else int(seconds * 1e6)
+        return None if seconds is None else int(seconds * SECOND_US)
 
     def stop_following(self) -> None:
         self.following = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tandemq.model.errors import QueueError, StorageError
 from tandemq.model.terms import Claim, Term
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine import lifecycle
 from tandemq_server.node.cluster import sharing
 from tandemq_server.statemachine import effects as fx
@@ -67,7 +68,7 @@ class RoleKeeper:
         self.fiber = QueueStateFiber(
             now(),
             term_number=lineage[-1].number if lineage else 0,
-            startup_timeout_us=int(settings.replication.startup_timeout * 1e6),
+            startup_timeout_us=int(settings.replication.startup_timeout * SECOND_US),
         )
         self._inbox: deque[fx.Input] = deque()
         self._feeding = False
@@ -182,7 +183,7 @@ class RoleKeeper:
         self.core.set_state(transition.target.value)
         self.log(
             f"Queue state changed: {transition.target.value} (from {transition.origin.value} after "
-            f"{transition.duration_us / 1e6:.3f} s: {transition.reason})"
+            f"{transition.duration_us / SECOND_US:.3f} s: {transition.reason})"
         )
         self.links.state_changed()
         for observer in self.observers:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tandemq.log.snapshot import SnapshotReader, put_aside
 from tandemq.model.errors import StorageError
+from tandemq.model.units import MIB
 from tandemq_server.replication.commit import PAIR
 from tandemq_server.replication.handshake import Upstream, answer, confirms_alike, contested
 from tandemq_server.replication.lineage import Lineage, LineageError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.cluster.rim import Snapshots
 
 #: Bytes of a snapshot whose CRC is taken in one go.
-CRC_BYTES = 4 << 20
+CRC_BYTES = 4 * MIB
 
 
 class Source:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from tandemq.model.units import KIB, MIB
+
 
 class Accounts(Protocol):
     """Who may log in and call what; the rim builds it from the configuration."""
@@ -33,11 +35,11 @@ class Accounts(Protocol):
 class Limits:
     """Bounds on what one client may make the node hold. Bytes, counts, levels."""
 
-    frame_bytes_max: int = 64 << 20
-    payload_bytes_max: int = 1 << 20
-    output_bytes_max: int = 64 << 20
+    frame_bytes_max: int = 64 * MIB
+    payload_bytes_max: int = MIB
+    output_bytes_max: int = 64 * MIB
     nesting_max: int = 128
-    login_bytes_max: int = 8 << 10
+    login_bytes_max: int = 8 * KIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import ER_ILLEGAL_PARAMS, QueueError, failure
 from tandemq.model.raw import raw_str
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine import admin, altering
 from tandemq_server.engine.clients import EMPTY
 from tandemq_server.node.core.calls import Handler, argument, reply
@@ -153,7 +154,7 @@ def info(core: Core) -> dict[str, Any]:
         "cluster": {"uuid": identity.cluster_id},
         "listen": identity.listen,
         "pid": identity.pid,
-        "uptime": max(0, core.engine.now - core.started_us) // 1_000_000,
+        "uptime": max(0, core.engine.now - core.started_us) // SECOND_US,
         "lsn": lsn,
         "signature": lsn,
         "vclock": {1: lsn},

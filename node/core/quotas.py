@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine.usage import Holding, Usage, over
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Bucket:
 
     def take(self, now: int) -> bool:
         """Whether one more call is within the rate at `now` (µs)."""
-        self.left = min(max(self.rate, 1.0), self.left + (now - self.at) * self.rate / 1e6)
+        self.left = min(max(self.rate, 1.0), self.left + (now - self.at) * self.rate / SECOND_US)
         self.at = now
         if self.left < 1.0:
             return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from tandemq.model.units import MIB
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.loop.doors import Slices
 from tandemq_server.node.loop.places import network_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.loop.shell import Shell
 
 #: How much unsent output pauses reading from a connection, in bytes.
-WRITE_HIGH_BYTES = 1 << 20
+WRITE_HIGH_BYTES = MIB
 #: Why nothing is read for now: replies are not read, a slice is left, no room, a wrong password.
 UNREAD, BACKLOG, NO_ROOM, PENALTY = 1, 2, 4, 8
 

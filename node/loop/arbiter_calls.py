@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.arbiters.base import Arbiter, ArbiterError, Refused, SwapLost, Unreachable
 from tandemq_server.node.loop.clock import monotonic_us
 from tandemq_server.statemachine.seat import Read, Reading, Swap
@@ -105,7 +106,7 @@ class ArbiterCalls:
                 self.keeper.beaten(alive, began)
             if self._asked.empty():
                 self.keeper.ask(Read())
-            await asyncio.sleep(max(0.1, BEAT_SECONDS - (monotonic_us() - began) / 1e6))
+            await asyncio.sleep(max(0.1, BEAT_SECONDS - (monotonic_us() - began) / SECOND_US))
 
     async def _watch(self) -> None:
         """What is missed here, the read of each second tells."""

@@ -11,6 +11,7 @@ import random
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from tandemq.model.units import KIB
 from tandemq_server.config.secrets import link_password
 from tandemq_server.wire import client
 from tandemq_server.wire import constants as c
@@ -199,9 +200,9 @@ def close_soon(transport: Any) -> None:
 
 #: A read that follows the one before within so many seconds is followed by a rest, of so many
 #: seconds at least and at most, that should gather so many bytes.
-BUSY_SECONDS, SHORTEST_REST, LONGEST_REST, REST_BYTES = 0.001, 0.002, 0.005, 32 << 10
+BUSY_SECONDS, SHORTEST_REST, LONGEST_REST, REST_BYTES = 0.001, 0.002, 0.005, 32 * KIB
 #: A read of so many bytes is of a backlog: go on at once.
-RESTLESS_BYTES = 64 << 10
+RESTLESS_BYTES = 64 * KIB
 
 
 class PeerSocket(asyncio.Protocol):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tandemq.model.units import KIB, MIB
 from tandemq_server.node.core.identity import Limits as Bounds
 from tandemq_server.node.core.quotas import Quota
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from tandemq_server.config.sections import Limits, User
 
 #: So much of what one read delivered is worked on before all others have their turn.
-SLICE_BYTES = 4 << 10
+SLICE_BYTES = 4 * KIB
 #: Of a connection whose slices take little time, so much: slices cost some percent of a long read.
-QUICK_SLICE_BYTES, QUICK_SECONDS = 16 << 10, 0.0005
+QUICK_SLICE_BYTES, QUICK_SECONDS = 16 * KIB, 0.0005
 #: So many quick ones make it one; a slow one counts as many against it, so that who mixes cheap
 #: and dear requests gets a long slice rarely.
 QUICK_SLICES, SLOW_COSTS = 8, 64
@@ -49,7 +50,7 @@ class Room:
     idle_s: float | None = None
     connections_max: int = 10_000
     reserved: int = 0
-    input_bytes_max: int = 256 << 20
+    input_bytes_max: int = 256 * MIB
     per_address: int | None = None
 
     @property

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.pauses import LOOK_SECONDS, READ_SECONDS, Pauses
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.core import Core, Turn
@@ -55,7 +56,7 @@ class Shell:
         self.draining = False
         self.input = InputRoom(room.input_bytes_max)
         self.guesses = Guesses()
-        self.rotation = Rotation(self.loop.call_soon, lambda: clock.mono() / 1e6)
+        self.rotation = Rotation(self.loop.call_soon, lambda: clock.mono() / SECOND_US)
         self.places = Places(room.connections_max, room.reserved, room.of_one_address, log)
         self.flush_asked = False
         self._timer: asyncio.TimerHandle | None = None
@@ -144,7 +145,7 @@ class Shell:
             self._timer = None
         self._timer_us = due
         if due is not None:
-            wait = max(0.0, (due - self.clock.now()) / 1e6)
+            wait = max(0.0, (due - self.clock.now()) / SECOND_US)
             self._timer = self.loop.call_later(min(wait + _TIMER_SLACK, 3600.0), self._ring)
 
     def _ring(self) -> None:

@@ -22,6 +22,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tandemq.model.units import KIB
 from tandemq_server.node.core.trail import Noted
 from tandemq_server.node.core.trail_answers import TrailEntry, TrailPage
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tandemq_server.statemachine.roles import Transition
 
 #: Entries kept for who asks, and bytes of the file that are read for them at the start.
-SHOWN_MAX, TAIL_BYTES = 1000, 512 << 10
+SHOWN_MAX, TAIL_BYTES = 1000, 512 * KIB
 #: Lines that wait for the disk at most.
 WAITING_MAX = 10_000
 #: The same refusal of the same caller is written once in so many seconds, with a count.

@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from tandemq.model import terms
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.promise import promise_of
 from tandemq_server.node.core.trail_answers import NoTrail, Trail
 from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
@@ -114,7 +115,7 @@ class NodeBackend:
 
     def _changed(self, made: roles.Transition) -> None:
         key = (made.origin.value, made.target.value)
-        self.seconds[key] = self.seconds.get(key, 0.0) + made.duration_us / 1e6
+        self.seconds[key] = self.seconds.get(key, 0.0) + made.duration_us / SECOND_US
         self.observe()
 
     def _peer_changed(self) -> None:
@@ -142,7 +143,7 @@ class NodeBackend:
     def sample(self) -> None:
         """Remember how the node is, for history; called about once a second."""
         self.observe()
-        at = self.role.now() / 1e6
+        at = self.role.now() / SECOND_US
         sample = self.inventory.recorder.sample(at, peers_of(self.peering))
         if len(self.bus):
             self.bus.tell("sample", asdict(sample))
@@ -185,8 +186,8 @@ class NodeBackend:
             ack=settings.replication.ack,
             promise=promise_of(self.peering),
             solo=self.wal.gate is not None and self.wal.gate.solo,
-            started=core.started_us / 1e6,
-            uptime_seconds=max(0.0, (self.role.now() - core.started_us) / 1e6),
+            started=core.started_us / SECOND_US,
+            uptime_seconds=max(0.0, (self.role.now() - core.started_us) / SECOND_US),
             connections=len(core.connections),
             sessions=len(engine.sessions.space.rows),
             tubes=len(engine.tubes),
@@ -347,6 +348,6 @@ def _transition(made: roles.Transition) -> Transition:
         made.origin.value,
         made.target.value,
         made.reason,
-        made.at_us / 1e6,
-        made.duration_us / 1e6,
+        made.at_us / SECOND_US,
+        made.duration_us / SECOND_US,
     )

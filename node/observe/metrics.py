@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import pause
 from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
@@ -211,7 +212,7 @@ def oldest_ready(tube: Tube, now_us: int, scan: int) -> tuple[float | None, int]
             break
     if row is None:
         return (0.0 if looked == len(tube.space.rows) else None), looked
-    return max(0.0, (now_us - row[created]) / 1e6), looked
+    return max(0.0, (now_us - row[created]) / SECOND_US), looked
 
 
 def _served_next(tube: Tube) -> tuple[Any, ...] | None:

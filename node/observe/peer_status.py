@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.promise import feeding
 from tandemq_server.node.observe.answers import Lag, LossBound, Peer, State
 from tandemq_server.statemachine import promotion
@@ -27,7 +28,7 @@ def peers_of(peering: Peering) -> tuple[Peer, ...]:
         elif feed is not None:
             found.append(_of_feed(peer.address, feed, now, peer.problem))
         else:
-            heard = (now - peer.heard_us) / 1e6 if peer.heard_us else None
+            heard = (now - peer.heard_us) / SECOND_US if peer.heard_us else None
             last = peer.last
             found.append(
                 Peer(
@@ -57,7 +58,7 @@ def _of_link(address: str, link: Follow, feed: Feed | None, now: int) -> Peer:
     assert upstream is not None
     last = upstream.lineage.last
     relay = feed.relay if feed is not None else None
-    lag = Lag(applier.lag_records, applier.lag_bytes, applier.lag_us(now) / 1e6)
+    lag = Lag(applier.lag_records, applier.lag_bytes, applier.lag_us(now) / SECOND_US)
     offset = applier.clock.offset_us
     return Peer(
         address,
@@ -71,8 +72,8 @@ def _of_link(address: str, link: Follow, feed: Feed | None, now: int) -> Peer:
         link.peer_lsn,
         relay.acked_lsn if relay is not None else None,
         _relay_lag(feed, now) if relay is not None else lag if applier.feeding else None,
-        applier.pulse.age_us(now) / 1e6,
-        offset / 1e6 if offset is not None else None,
+        applier.pulse.age_us(now) / SECOND_US,
+        offset / SECOND_US if offset is not None else None,
         link.problem or None,
     )
 
@@ -93,7 +94,7 @@ def _of_feed(address: str, feed: Feed, now: int, problem: str) -> Peer:
         feed.peer_lsn,
         feed.relay.acked_lsn if feed.relay is not None else None,
         _relay_lag(feed, now),
-        feed.pulse.age_us(now) / 1e6,
+        feed.pulse.age_us(now) / SECOND_US,
         None,
         problem or None,
     )
@@ -103,14 +104,14 @@ def _relay_lag(feed: Feed | None, now: int) -> Lag | None:
     relay = feed.relay if feed is not None else None
     if relay is None:
         return None
-    return Lag(relay.lag_records, relay.lag_bytes, relay.lag_us(now) / 1e6)
+    return Lag(relay.lag_records, relay.lag_bytes, relay.lag_us(now) / SECOND_US)
 
 
 def own_lag(peering: Peering) -> Lag | None:
     """How far this node is behind the one that feeds it; None when nobody does."""
     now = peering.mono()
     lags = [
-        Lag(link.applier.lag_records, link.applier.lag_bytes, link.applier.lag_us(now) / 1e6)
+        Lag(link.applier.lag_records, link.applier.lag_bytes, link.applier.lag_us(now) / SECOND_US)
         for link in feeding(peering)
     ]
     return max(lags, key=lambda lag: lag.records, default=None)
@@ -124,7 +125,9 @@ def following(peering: Peering) -> bool:
 def loss_bound(peering: Peering) -> LossBound:
     """What promoting this node now, by force, would give up at most."""
     bound = promotion.loss_bound(peering.facts())
-    return LossBound(bound.records is not None, bound.records, None, bound.age_us / 1e6, bound.text)
+    return LossBound(
+        bound.records is not None, bound.records, None, bound.age_us / SECOND_US, bound.text
+    )
 
 
 def loss_of(peering: Peering, name: str) -> LossBound:

@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 
 from tandemq.model.task import NEVER_US
+from tandemq.model.units import SECOND_US
 from tandemq_server.facades.queue15.tasks import DATA as DATA_15
 from tandemq_server.facades.queue15.tasks import TUBE as LANE_15
 from tandemq_server.facades.queue15.tasks import split_array
@@ -89,13 +90,13 @@ def options_of(task: RescuedTask) -> dict[str, Any]:
     if task.driver == "xqueue":
         left_us = task.row[EXPIRES] - task.time_us
         if task.row[EXPIRES] and task.lsn and left_us > 0:
-            found["ttl"] = left_us / 1e6
+            found["ttl"] = left_us / SECOND_US
         return found
     for name, place in _LAYOUTS.get(task.driver, {}).items():
         value = task.row[place]
         if name in {"ttl", "ttr"}:
             if value < min(_ENDLESS_US, NEVER_US):
-                found[name] = value / 1e6
+                found[name] = value / SECOND_US
         elif task.driver == "queue15" and name == "pri":
             if value != _PRI_15:
                 found[name] = _PRI_15 - value

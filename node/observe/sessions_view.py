@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine.system_spaces import SHARED_ACTIVE, TAKEN_TIME, TAKEN_TUBE
 from tandemq_server.node.observe.inventory_answers import (
     ClientConnection,
@@ -32,7 +33,7 @@ def longest_taken(engine: Engine, now_us: int) -> dict[int, float]:
         tube, at = row[TAKEN_TUBE], row[TAKEN_TIME]
         if at < since.get(tube, now_us + 1):
             since[tube] = at
-    return {tube: max(0.0, (now_us - at) / 1e6) for tube, at in since.items()}
+    return {tube: max(0.0, (now_us - at) / SECOND_US) for tube, at in since.items()}
 
 
 def page(core: Core, now_us: int, after: int, limit: int) -> SessionPage:
@@ -65,7 +66,7 @@ def _session(core: Core, session: bytes, by_tube: dict[int, str], now_us: int) -
         HeldTask(
             by_tube.get(key[0], "?"),
             key[1],
-            max(0.0, (now_us - engine.taken.rows[key][TAKEN_TIME]) / 1e6),
+            max(0.0, (now_us - engine.taken.rows[key][TAKEN_TIME]) / SECOND_US),
         )
         for key in islice(keys, TASKS_MAX)
     )
@@ -73,7 +74,7 @@ def _session(core: Core, session: bytes, by_tube: dict[int, str], now_us: int) -
     here = [core.connections.get(client.id) for client in members]
     expires = None
     if not row[SHARED_ACTIVE]:
-        expires = max(0.0, (engine.sessions.expires_us(session) - now_us) / 1e6)
+        expires = max(0.0, (engine.sessions.expires_us(session) - now_us) / SECOND_US)
     return Session(
         session_text(session),
         bool(row[SHARED_ACTIVE]),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tandemq.model.task import INFINITY_US, STATE_NAMES
+from tandemq.model.units import SECOND_US
 from tandemq_server.engine import attempts
 from tandemq_server.engine.system_spaces import TAKEN_CONN, TAKEN_SESSION, TAKEN_TIME
 from tandemq_server.node.observe.inventory_answers import Failure, Holder, Task
@@ -42,9 +43,9 @@ def shown_task(core: Core, tube: Tube, row: Row, now_us: int) -> Task:
         text,
         len(payload),
         cut,
-        None if created is None else created / 1e6,
-        None if created is None else max(0.0, (now_us - created) / 1e6),
-        None if due is None or due - now_us > INFINITY_US // 2 else (due - now_us) / 1e6,
+        None if created is None else created / SECOND_US,
+        None if created is None else max(0.0, (now_us - created) / SECOND_US),
+        None if due is None or due - now_us > INFINITY_US // 2 else (due - now_us) / SECOND_US,
         _duration(fields.get("ttl")),
         _duration(fields.get("ttr")),
         _integer(fields.get("pri")),
@@ -69,7 +70,7 @@ def _integer(value: Any) -> int | None:
 
 def _duration(value: Any) -> float | None:
     """Microseconds to seconds; a hundred years are no limit."""
-    return value / 1e6 if type(value) is int and value < INFINITY_US // 2 else None
+    return value / SECOND_US if type(value) is int and value < INFINITY_US // 2 else None
 
 
 def _holder(core: Core, tube: Tube, task_id: int, now_us: int) -> Holder | None:
@@ -83,5 +84,5 @@ def _holder(core: Core, tube: Tube, task_id: int, now_us: int) -> Holder | None:
         session_text(owner[TAKEN_SESSION]),
         owner[TAKEN_CONN],
         None if connection is None else connection.peer,
-        max(0.0, (now_us - owner[TAKEN_TIME]) / 1e6),
+        max(0.0, (now_us - owner[TAKEN_TIME]) / SECOND_US),
     )

@@ -16,11 +16,12 @@ from tandemq.log.disk import ReadDisk
 from tandemq.model.bounds import LENGTH_MAX, TooLarge
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError
+from tandemq.model.units import MIB
 
 FORMAT_VERSION = 1
 _BLOCK = struct.Struct(">4sII")
 BLOCK_SIZE = _BLOCK.size
-WINDOW_BYTES = 1 << 20
+WINDOW_BYTES = MIB
 
 
 def _crc(magic: bytes, length: int, body: bytes | memoryview, seed: bytes) -> int:

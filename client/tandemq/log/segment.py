@@ -35,6 +35,7 @@ from tandemq.model.record import (
     seed_of,
 )
 from tandemq.model.terms import TERM_FIELDS, Term, is_claim, plain_term
+from tandemq.model.units import KIB
 
 HEADER_MAGIC = b"TQh1"
 FOOTER_MAGIC = b"TQe1"
@@ -43,7 +44,7 @@ SEGMENT_HEADER_SIZE = 1024
 FOOTER_SIZE = 160
 SUFFIX = ".wal"
 #: Every so many bytes a frame's place is kept in mind, so that readers need not start in front.
-INDEX_BYTES = 256 << 10
+INDEX_BYTES = 256 * KIB
 
 _MAGICS = re.compile(re.escape(FRAME_MAGIC) + b"|" + re.escape(FOOTER_MAGIC))
 _FRAME = struct.Struct(">4sIIIQIQ")

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tandemq.model.errors import QueueError, failure
+from tandemq.model.units import MIB
 
-MIB = 1 << 20
 #: What the length field of a frame, a block or a message can say.
 LENGTH_MAX = (1 << 32) - 1
 #: The largest frame, block or record that is written; older readers refuse more.

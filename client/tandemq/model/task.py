@@ -5,6 +5,8 @@ Only names and constants; what moves a task between states lives in the drivers.
 
 from __future__ import annotations
 
+from tandemq.model.units import SECOND_US
+
 READY = "r"
 TAKEN = "t"
 BURIED = "!"
@@ -21,7 +23,7 @@ STATE_NAMES = {
 
 #: "No ttl" of the original: 100 years of 365 days, in seconds and in microseconds.
 INFINITY_S = 3_153_600_000
-INFINITY_US = INFINITY_S * 1_000_000
+INFINITY_US = INFINITY_S * SECOND_US
 #: A deadline that never comes: what an unbounded moment is stored as.
 NEVER_US = 2**64 - 1
 

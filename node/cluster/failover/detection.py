@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from tandemq.model.units import SECOND_US
+
 #: A dial that is refused for so long after the link broke: the process is gone.
 REFUSED_US = 300_000
 MINUTE_US, HOUR_US = 60_000_000, 3_600_000_000
@@ -41,11 +43,12 @@ def gone(seen: Seen, silence_us: int, careful: bool) -> str:
     refused = seen.refused_us is not None and seen.refused_us >= REFUSED_US
     if refused and (seen.key_gone or (not careful and seen.silent_us is not None)):
         assert seen.refused_us is not None
-        return f"its process is gone: refused for {seen.refused_us / 1e6:.2f} s"
+        return f"its process is gone: refused for {seen.refused_us / SECOND_US:.2f} s"
     if seen.key_gone and (seen.silent_us is None or seen.silent_us >= silence_us):
         if seen.silent_us is None:
             return "nothing was ever heard of it here, nor does the arbiter hear it"
-        return f"silent for {seen.silent_us / 1e6:.2f} s, and the arbiter does not hear it either"
+        silent = seen.silent_us / SECOND_US
+        return f"silent for {silent:.2f} s, and the arbiter does not hear it either"
     return ""
 
 

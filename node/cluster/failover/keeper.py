@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.failover import story
 from tandemq_server.node.cluster.failover.detection import Pace
 from tandemq_server.node.cluster.failover.master import PAUSE_US, Watch
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.cluster.peering import Peering
 
 #: After a try to lead that failed, the next one.
-RETRY_US = 1_000_000
+RETRY_US = SECOND_US
 #: An arbiter that has answered nothing for so long is told of in the log.
 QUIET_US = 2_500_000
 
@@ -347,10 +348,10 @@ class SeatKeeper:
         unnamed = self.seat is not None and self.seat.partner is None
         if unnamed and self.view.asked is None and gate.partner and not gate.behind(gate.partner):
             self._in_step(needs, gate.partner)
-        limit = int(self.failover.step_down_after * 1e6)
+        limit = int(self.failover.step_down_after * SECOND_US)
         unheard = now_us - self.answered_us if self.answered_us is not None else limit
         if gate.starved_us(now_us) >= limit and unheard >= limit:
-            reason = f"neither {self.view.needs} nor {self.name} was heard for {limit / 1e6:g} s"
+            reason = f"neither {needs} nor {self.name} was heard for {limit / SECOND_US:g} s"
             self.tell(Stranded(reason))
 
     def _idle(self, now_us: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.failover.detection import Seen, gone
 from tandemq_server.node.cluster.follow import Follow
 from tandemq_server.node.cluster.links import Feed, Link
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tandemq_server.statemachine.seat import Reading
 
 #: Ticks come several times a second: a longer gap is a pause of this process.
-PAUSE_US = 1_000_000
+PAUSE_US = SECOND_US
 
 
 class Watch:
@@ -53,7 +54,7 @@ class Watch:
     def why_gone(self, name: str, now_us: int) -> str:
         """Why the master counts as gone; empty while it does not."""
         failover = self.keeper.failover
-        silence_us = int(failover.silence * 1e6)
+        silence_us = int(failover.silence * SECOND_US)
         if self._awake_us is not None and now_us - self._awake_us < silence_us:
             return ""
         careful = self.peering.settings.replication.ack != PAIR
