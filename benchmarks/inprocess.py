@@ -24,7 +24,7 @@ from benchmarks.target import Effort, Say
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.engine.tube import Tube
 
 KINDS = ("utube", "utubettl")

@@ -17,7 +17,7 @@ from tandemq.model.record import Record, encode_frame
 from tandemq.model.terms import Term
 from tandemq_server.engine import batches
 from tandemq_server.engine.clients import Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.engine.tube import Tube
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.storage.files import FileDisk

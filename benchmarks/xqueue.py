@@ -25,7 +25,7 @@ from benchmarks.target import Effort, Say
 from tandemq.model.record import encode_frame
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.facades.xqueue.tube import RecordTube
 from tandemq_server.node.loop.recovered import settle_memory

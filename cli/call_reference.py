@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tandemq_server.engine import admin, grants
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES, KNOWN
 from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import Identity, Limits

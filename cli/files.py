@@ -1,6 +1,6 @@
 """`tandemq log dump|verify`: a data directory from outside, also beside a running server.
 
-Here: tables, JSON lines and the progress bar. Must not be here: reading files (storage.inspect).
+Here: tables, JSON lines and the progress bar. Must not be here: reading files (storage.inspection).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def dump(
     as_lines: Json = False,
 ) -> None:
     """Print the log's records, oldest first. Exit code 1 when some cannot be read."""
-    from tandemq_server.storage.inspect import Dump
+    from tandemq_server.storage.inspection import Dump
 
     with Opened(directory) as disk:
         rows = Dump(disk, first, last, rescue)
@@ -58,7 +58,7 @@ def dump(
 
 def verify(directory: Directory, as_lines: Json = False) -> None:
     """Check every byte of a data directory. Exit code 1 when anything is damaged."""
-    from tandemq_server.storage.inspect import Verification
+    from tandemq_server.storage.inspection import Verification
 
     with Opened(directory) as disk:
         found = Verification(disk)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from tandemq_server.config import secrets
+from tandemq_server.config import credentials
 from tandemq_server.config.schema import Settings
 from tandemq_server.config.units import is_loopback
 from tandemq_server.drivers import BUILT_IN, RESERVED
@@ -42,9 +42,9 @@ def problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
     for key, variable in secret_variables(settings):
         if variable not in env:
             yield key, f"variable {variable} is not set"
-    for file_key, file in secrets.files(settings):
+    for file_key, file in credentials.files(settings):
         try:
-            secrets.read_secret(None, file, env)
+            credentials.read_secret(None, file, env)
         except OSError as error:
             yield file_key, f"{file} cannot be read: {error.strerror or error}"
         except ValueError as error:

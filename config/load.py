@@ -17,8 +17,8 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
 from tandemq_server.config import checks
+from tandemq_server.config.credentials import read_secret
 from tandemq_server.config.schema import ENV_PREFIX, Settings
-from tandemq_server.config.secrets import read_secret
 from tandemq_server.config.sections import PasswordHash, User
 from tandemq_server.config.units import ConfigError
 from tandemq_server.wire.auth import chap_sha1_hash, pap_hash

@@ -20,7 +20,7 @@ from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq_server.doctor.findings import Bounds, Finding, Level
 from tandemq_server.storage.files import LOCK_NAME, FileDisk
-from tandemq_server.storage.inspect import Verification
+from tandemq_server.storage.inspection import Verification
 from tandemq_server.storage.mend import SUFFIX_TORN, read_missing
 
 PROBE_NAME = f"doctor{SUFFIX_IN_PROGRESS}"

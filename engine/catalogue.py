@@ -23,7 +23,7 @@ class Pauses(ports.Pauses, Protocol):
 
 
 class Engine(ports.Engine, Protocol):
-    """What keeps the tubes by name; `engine.queue.Engine` is it."""
+    """What keeps the tubes by name; `engine.engine.Engine` is it."""
 
     tubes: dict[str, Any]
     tube_of_space: dict[int, Any]

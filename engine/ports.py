@@ -159,7 +159,7 @@ class Pauses(Protocol):
 
 
 class Engine(Protocol):
-    """The node's queue, as its parts see it; `engine.queue.Engine` is it."""
+    """The node's queue, as its parts see it; `engine.engine.Engine` is it."""
 
     now: int
     lsn: int

@@ -22,7 +22,7 @@ from tandemq.model.bounds import unmeasured_rows
 from tandemq.model.errors import QueueError, StorageError
 from tandemq.model.units import SECOND_US
 from tandemq_server.config import Settings
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES
 from tandemq_server.node import operator_calls
 from tandemq_server.node.cluster import sharing

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tandemq_server.config import ConfigError, Settings
-from tandemq_server.config.secrets import read_secret
+from tandemq_server.config.credentials import read_secret
 from tandemq_server.node.core.trail import Noted
 from tandemq_server.node.core.users import Users
 from tandemq_server.node.loop.doors import quotas_of

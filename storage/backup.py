@@ -23,7 +23,7 @@ from tandemq_server.storage.copies import (
     described,
     end_lsn,
 )
-from tandemq_server.storage.inspect import covering
+from tandemq_server.storage.inspection import covering
 from tandemq_server.storage.mend import read_missing
 
 #: How often a copy begins anew because the node took away what was being copied.

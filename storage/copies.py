@@ -18,7 +18,7 @@ from tandemq.log.snapshot import SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import decode_body
 from tandemq.model.units import MIB
-from tandemq_server.storage.inspect import Verification
+from tandemq_server.storage.inspection import Verification
 from tandemq_server.storage.mend import MISSING_NAME
 
 MANIFEST_NAME = "backup.json"

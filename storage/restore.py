@@ -15,7 +15,7 @@ from tandemq.log.snapshot import snapshot_names, verify_snapshot
 from tandemq.model.errors import StorageError
 from tandemq.model.record import decode_body
 from tandemq_server.storage.copies import Copying, described, end_lsn, read_manifest, segment_infos
-from tandemq_server.storage.inspect import covering
+from tandemq_server.storage.inspection import covering
 from tandemq_server.storage.mend import MISSING_NAME
 
 

@@ -14,7 +14,7 @@ from tandemq.model.record import decode_header as header_of
 from tandemq_server.drivers import BUILT_IN, Driver
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.engine.session_times import TIMER_SESSION
 from tandemq_server.engine.tube import Tube
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,7 @@ ROOMS = sorted(
 )
 FOLDERS = (
     "admin",
+    "arbiters",
     "benchmarks",
     "cli",
     "client",
@@ -43,8 +45,31 @@ FOLDERS = (
     "statemachine",
     "storage",
     "testing",
+    "tests",
     "wire",
+    "witness",
 )
+#: Tests with a longer file or function. None may be added; what is split leaves the list.
+LONG = {
+    "tests/arbiters/test_witness.py",
+    "tests/audit/faults.py",
+    "tests/audit/scenes.py",
+    "tests/config/test_config_load.py",
+    "tests/console/test_console.py",
+    "tests/engine/test_attempts.py",
+    "tests/node/test_doors.py",
+    "tests/property/naive_model.py",
+    "tests/property/test_engine_model.py",
+    "tests/replication/replication_twins.py",
+    "tests/replication/test_applier.py",
+    "tests/simulation/sim_node.py",
+    "tests/simulation/test_leading.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_operations.py",
+    "tests/statemachine/test_fiber.py",
+    "tests/storage/test_storage_log.py",
+    "tests/storage/test_storage_recovery.py",
+}
 SOURCES = sorted(path for room in FOLDERS for path in (ROOT / room).rglob("*.py"))
 TEXTS = sorted(
     path
@@ -79,10 +104,15 @@ def test_source(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     lines = source.count("\n")
-    assert lines <= FILE_LINES_MAX, f"{name(path)}: {lines} lines"
     assert ast.get_docstring(tree), f"{name(path)}: no docstring"
     long = {one.name: length(one) for one in functions(tree) if length(one) > FUNCTION_LINES_MAX}
-    assert not long, f"{name(path)}: functions of more than {FUNCTION_LINES_MAX} lines: {long}"
+    told = f"{name(path)}: {lines} lines, functions of more than {FUNCTION_LINES_MAX}: {long}"
+    assert (lines > FILE_LINES_MAX or bool(long)) == (name(path) in LONG), told
+
+
+def test_no_module_is_called_like_one_of_the_standard_library() -> None:
+    """Who reads `import queue` must not have to think which."""
+    assert not [name(path) for path in SOURCES if path.stem in sys.stdlib_module_names]
 
 
 def test_every_room_says_what_it_is_for() -> None:

@@ -23,7 +23,7 @@ from opentelemetry import metrics, trace
 
 from tandemq.client.sync import SyncTask
 from tandemq.client.task import Task
-from tandemq.client.trace import fitting, traced
+from tandemq.client.tracing import fitting, traced
 from tandemq.client.tube import Tube
 
 SYSTEM, NAME = "tandemq", "tandemq.otel"

@@ -31,7 +31,7 @@ from tandemq_server.facades.queue15.tube import SpaceTube
 
 if TYPE_CHECKING:
     from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.queue import Engine
+    from tandemq_server.engine.engine import Engine
     from tandemq_server.spaces.space import Row
 
 PREFIX = "space"

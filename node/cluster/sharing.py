@@ -13,7 +13,7 @@ from tandemq_server.engine import admin
 
 if TYPE_CHECKING:
     from tandemq_server.config import Settings
-    from tandemq_server.engine.queue import Engine
+    from tandemq_server.engine.engine import Engine
 
 #: Seconds a session's tasks wait for it, for nodes with peers of which nobody says otherwise.
 KEPT_SECONDS = 60.0

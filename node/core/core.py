@@ -14,7 +14,7 @@ from tandemq.model.errors import ER_PROC_LUA, ER_READONLY, QueueError, no_such_p
 from tandemq.model.record import encode_frames
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import EMPTY
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.engine.tube import Tube
 from tandemq_server.node.core import (
     calls,

@@ -8,7 +8,7 @@ from tandemq_server.node.core import requests, trail
 from tandemq_server.node.core.quotas import Quotas
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.queue import Engine
+    from tandemq_server.engine.engine import Engine
     from tandemq_server.node.core.connection import Connection
     from tandemq_server.node.core.identity import Accounts
 

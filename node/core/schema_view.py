@@ -13,7 +13,7 @@ from tandemq_server.wire import schema
 from tandemq_server.wire.replies import encode
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.queue import Engine
+    from tandemq_server.engine.engine import Engine
     from tandemq_server.spaces.space import Space
 
 #: Answers kept; connectors ask the same two or three questions.

@@ -12,7 +12,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.units import KIB
-from tandemq_server.config.secrets import link_password
+from tandemq_server.config.credentials import link_password
 from tandemq_server.wire import client
 from tandemq_server.wire import constants as c
 from tandemq_server.wire.auth import (

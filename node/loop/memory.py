@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tandemq_server.config.units import show_bytes
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 
 #: How often is looked, in seconds.
 LOOK_SECONDS = 0.25

@@ -29,7 +29,7 @@ from tandemq.log.snapshot import (
 from tandemq.model.errors import StorageError
 from tandemq.model.record import Op, Record
 from tandemq.model.terms import Term
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.node.loop import rewinding
 from tandemq_server.node.loop.clock import wall_us
 from tandemq_server.replication.known import NOTHING_KNOWN, Mark

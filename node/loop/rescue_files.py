@@ -27,7 +27,7 @@ from tandemq.model.record import CREATE, INSERT_MANY, FrameError, Op, Record, de
 from tandemq.model.task import NEVER_US
 from tandemq_server.replication.replay import ReplayPlan, RescuedTask, TaskKey, replay_plan
 from tandemq_server.replication.rescue import RescueError, RescueNote, decode_note
-from tandemq_server.storage.inspect import Dump
+from tandemq_server.storage.inspection import Dump
 
 NOTE, REPLAYED = ".note", ".replayed"
 #: In the place of a new id: the server said no.

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from tandemq.model.errors import QueueError
 from tandemq_server.engine.clients import PENDING
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.xqueue.tube import RecordTube
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.loop.shell import Shell

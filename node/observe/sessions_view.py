@@ -17,7 +17,7 @@ from tandemq_server.node.observe.metrics import SCAN_ROWS
 from tandemq_server.node.observe.tasks_view import session_text
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.queue import Engine
+    from tandemq_server.engine.engine import Engine
     from tandemq_server.node.core.connection import Connection
     from tandemq_server.node.core.core import Core
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 
 from tandemq_server.drivers import BUILT_IN
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.node.core.core import Core, Turn
 from tandemq_server.node.core.identity import Identity, Limits
 from tandemq_server.node.loop.clock import LogClock

@@ -20,7 +20,7 @@ import msgpack
 
 from tandemq.log.rescue import rescue_names
 from tandemq_server.storage.files import FileDisk
-from tandemq_server.storage.inspect import Dump
+from tandemq_server.storage.inspection import Dump
 from tests.chaos import chaos_checkers as checkers
 from tests.chaos.chaos_client import Client
 from tests.chaos.chaos_history import Attempt, Loss

@@ -51,7 +51,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     shutil.copy(ROOT / "pyproject.toml", home)
     for folder in (*PURE.values(), *STORAGE.values()):
         (home / folder / "planted.py").write_text(PLANTED)
-    upward = '"""Planted."""\n\nfrom tandemq_server.engine.queue import Engine\n'
+    upward = '"""Planted."""\n\nfrom tandemq_server.engine.engine import Engine\n'
     (home / "wire" / "upward.py").write_text(upward)
     (home / "client" / "tandemq" / "client" / "upward.py").write_text(upward)
     roots = os.pathsep.join((str(home / "src"), str(home / "client")))
@@ -75,7 +75,7 @@ def test_a_planted_import_is_seen(said: str, room: str, module: str) -> None:
 
 @pytest.mark.parametrize("module", ["tandemq_server.wire.upward", "tandemq.client.upward"])
 def test_an_arrow_that_goes_up_is_seen(said: str, module: str) -> None:
-    assert f"{module} -> tandemq_server.engine.queue " in said
+    assert f"{module} -> tandemq_server.engine.engine " in said
 
 
 def test_the_list_of_pure_rooms_is_the_one_that_lint_reads() -> None:

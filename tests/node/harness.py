@@ -13,7 +13,7 @@ import msgpack
 
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES
 from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import Accounts, Identity, Limits

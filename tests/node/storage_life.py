@@ -21,7 +21,7 @@ from tandemq.model.terms import Term
 from tandemq_server.config import Settings
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.loop.recovered import Storage, open_storage
 from tandemq_server.node.loop.rescue_files import Rescued, RescueFiles

@@ -14,7 +14,7 @@ from tandemq.model.record import decode_body, decode_header, frame_body
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import Identity, Limits

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tandemq.model.errors import StorageError
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.node.cluster.follow import Follow
 from tandemq_server.node.cluster.replica import Replica
 from tandemq_server.node.core.core import Turn

@@ -10,7 +10,7 @@ import pytest
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import EMPTY, Client
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.node.cluster.pauses import PAUSE_US, Pauses
 from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import Identity, Limits

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import StorageError
 from tandemq_server.config import Settings
-from tandemq_server.engine.queue import Engine
+from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES
 from tandemq_server.node.cluster.pauses import Pauses
 from tandemq_server.node.cluster.peering import Peering

@@ -13,7 +13,7 @@ from tandemq.log.disk import Disk
 from tandemq.log.meta import Meta, read_commit, read_meta
 from tandemq.log.rescue import rescue_names
 from tandemq.log.snapshot import read_snapshot, snapshot_names
-from tandemq_server.storage.inspect import Dump, dump, readable
+from tandemq_server.storage.inspection import Dump, dump, readable
 from tandemq_server.storage.memory import MemoryDisk
 from tests.storage.storage_samples import CLUSTER, NODE, Writing, small_snapshot
 

@@ -15,7 +15,7 @@ from tandemq.log.snapshot import SnapshotHeader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq_server.storage.backup import Backup
 from tandemq_server.storage.copies import MANIFEST_NAME, read_manifest
-from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.mend import MISSING_NAME, Damaged, end_before, read_missing
 from tandemq_server.storage.restore import Restore

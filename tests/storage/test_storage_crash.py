@@ -15,7 +15,7 @@ from tandemq.log.snapshot import SnapshotHeader, prune
 from tandemq.model.errors import StorageError
 from tandemq.model.record import encode_frame
 from tandemq.model.terms import Term
-from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.log import Log
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.recovery import open_log, recover

@@ -13,7 +13,7 @@ import pytest
 from tandemq.log.meta import encode_commit
 from tandemq.log.segment import SEGMENT_HEADER_SIZE, segment_names
 from tandemq.model.errors import StorageError
-from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.recovery import Recovered, recover
 from tests.storage.storage_samples import Collect, Writing, small_log, small_snapshot

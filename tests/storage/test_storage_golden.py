@@ -11,7 +11,7 @@ from tandemq.log.snapshot import SnapshotHeader, SnapshotReader, read_snapshot, 
 from tandemq.model.record import decode_body, encode_frame
 from tandemq.model.terms import Term
 from tandemq_server.storage.files import FileDisk
-from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.snapshot_writer import SnapshotWriter
 from tests.storage.storage_golden import GOLDEN, build, describe, golden_files

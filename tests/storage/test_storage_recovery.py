@@ -22,7 +22,7 @@ from tandemq.log.segment import (
 from tandemq.log.snapshot import SnapshotHeader, snapshot_name
 from tandemq.model.errors import StorageError
 from tandemq.model.record import HEADER_SIZE, encode_frame
-from tandemq_server.storage.inspect import verify
+from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.recovery import recover, wipe
 from tandemq_server.storage.snapshot_writer import SnapshotWriter

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.client.errors import LeaseLost, Refused, TandemError, Unavailable, Unknown
 from tandemq.client.strays import NOT_TAKEN
-from tandemq.client.trace import context_of, traced
+from tandemq.client.tracing import context_of, traced
 
 if TYPE_CHECKING:
     from tandemq.client.tube import Tube

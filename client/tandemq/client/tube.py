@@ -10,7 +10,7 @@ from typing import Any
 from tandemq.client.errors import TandemError, TubeFull, Unavailable, Unknown
 from tandemq.client.link import Link
 from tandemq.client.task import Task
-from tandemq.client.trace import traced
+from tandemq.client.tracing import traced
 
 log = logging.getLogger("tandemq")
 FOR_EVER = 3600.0

@@ -9,7 +9,7 @@ from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import TracerProvider
 
 import tandemq
-from tandemq.client import trace
+from tandemq.client import tracing
 from tests.cluster.cluster_nodes import Member, free_ports
 
 pytestmark = [pytest.mark.integration]
@@ -88,7 +88,7 @@ def test_the_synchronous_face_sends_the_callers_context(node: Member) -> None:
 
 
 def test_without_the_library_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "propagate", None)
+    monkeypatch.setattr(tracing, "propagate", None)
     with tracer.start_as_current_span("produce"):
-        assert trace.traced({"pri": 1}) == {"pri": 1}
-    assert trace.context_of({"traceparent": "x"}) is None
+        assert tracing.traced({"pri": 1}) == {"pri": 1}
+    assert tracing.context_of({"traceparent": "x"}) is None

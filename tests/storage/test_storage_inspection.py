@@ -12,7 +12,7 @@ from tandemq.log.rescue import rescued_snapshot
 from tandemq.log.segment import segment_names
 from tandemq.model.errors import StorageError
 from tandemq_server.storage.files import FileDisk
-from tandemq_server.storage.inspect import Dump, FileReport, dump, readable, verify
+from tandemq_server.storage.inspection import Dump, FileReport, dump, readable, verify
 from tandemq_server.storage.memory import MemoryDisk
 from tests.storage.storage_samples import SESSION, Writing, small_log, small_snapshot
 
