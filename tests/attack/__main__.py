@@ -93,11 +93,11 @@ def main(argv: list[str] | None = None) -> int:
 @contextlib.contextmanager
 def planted(name: str) -> Iterator[None]:
     """Nodes that are started meanwhile lack what the attack of this name is about."""
-    whole, Node.command = Node.command, [sys.executable, "-P", PLANTED, name]
+    whole, Node.program = Node.program, [sys.executable, "-P", PLANTED, name]
     try:
         yield
     finally:
-        Node.command = whole
+        Node.program = whole
 
 
 def tried(attack: Attack, home: Path, seconds: float) -> tuple[list[str], str]:

@@ -48,7 +48,7 @@ def started(home: Path, authority: Path | None = None, **more: object) -> Iterat
     try:
         yield node.start()
     finally:
-        node.end()
+        node.stop()
 
 
 @contextlib.contextmanager
@@ -361,7 +361,7 @@ def pipelining_a_pair(home: Path, seconds: float) -> Toll:
         return toll
     finally:
         for node in (a, b):
-            node.end()
+            node.stop()
 
 
 def garbage(home: Path, seconds: float, frames: int | None = None) -> Toll:

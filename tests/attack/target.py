@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import signal
 import ssl
 import subprocess
 import sys
@@ -27,9 +26,9 @@ from typing import Any, ClassVar
 import yaml
 
 from tests.attack.wire import Wire
+from tests.node_process import TANDEMQ, NodeProcess
 from tests.ports import free_ports
 
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 PASSWORD = "a password of this attack"
 READY_SECONDS, END_SECONDS = 60.0, 20.0
 #: The goal: others' p99 and the memory, beside what they were before.
@@ -58,10 +57,10 @@ def configuration(**more: Any) -> dict[str, Any]:
     return {"users": people, "tubes": tubes, "wal": {"mode": "write"}, "guest": "none", **more}
 
 
-class Node:
-    """One process of the product. command: what starts it."""
+class Node(NodeProcess):
+    """One process of the product. program: what starts it."""
 
-    command: ClassVar[list[str]] = [TANDEMQ]
+    program: ClassVar[list[str]] = [TANDEMQ]
 
     def __init__(self, home: Path, name: str = "a", **more: Any) -> None:
         self.home = home / name
@@ -76,40 +75,27 @@ class Node:
             "data_dir": str(self.data),
         }
         file.write_text(yaml.safe_dump({**configuration(), **own, **more}))
-        self.words = [*self.command, "serve", "--config", str(file)]
-        self.log = self.home / "log"
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(
+            self.home / "log",
+            *("--config", str(file)),
+            command=self.program,
+            env={"LINK_PASSWORD": PASSWORD},
+            cwd=self.home,
+        )
         #: Of its certificate, where it speaks TLS.
         self.authority: Path | None = None
 
-    def start(self) -> Node:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TANDEMQ_")}
-        environment["LINK_PASSWORD"] = PASSWORD
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.words, stdout=subprocess.PIPE, stderr=log, env=environment, cwd=self.home
-            )
+    def start(self, *flags: str, wait: bool = True) -> Node:
+        super().start(*flags, wait=False)
+        assert self.process is not None
         os.sched_setaffinity(self.process.pid, OTHER_CORES)
-        assert self.process.stdout is not None
-        if not self.process.stdout.readline().startswith(b"ready"):
-            raise RuntimeError(f"the node did not start: {self.log.read_text()[-2000:]}")
-        return self
+        return self.ready() if wait else self
 
-    def end(self) -> None:
-        if self.process is None:
-            return
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+    def stop(self) -> None:
+        """In good order, or else by force."""
+        if self.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.end(seconds=END_SECONDS)
 
     def wire(self, user: str | None = None, wait: float = 10.0, local: str = "") -> Wire:
         return Wire(self.port, user, PASSWORD, wait, local=local)

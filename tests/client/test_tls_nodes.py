@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,8 @@ from tandemq.spark.target import Target, TargetError
 from tandemq_server.cli import app
 from tandemq_server.cli.raw_client import RawConnection, RawError
 from tests.cluster.cluster_nodes import Member, free_ports
+from tests.node_process import TANDEMQ, NodeProcess
 
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 CONFIG = """
 listen: 127.0.0.1:0
 admin: 127.0.0.1:{admin}
@@ -104,20 +103,10 @@ def _started(folder: Path, name: str, client_ca: str) -> Iterator[Node]:
     (admin,) = free_ports(1)
     text = CONFIG.format(data=folder / name, folder=folder, client_ca=client_ca, admin=admin)
     (folder / f"{name}.yaml").write_text(text)
-    process = subprocess.Popen(
-        [TANDEMQ, "serve", "--config", str(folder / f"{name}.yaml")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "BOSS_PASSWORD": "secret"},
-        text=True,
-    )
-    assert process.stdout is not None
-    ready = process.stdout.readline()
-    assert ready.startswith("ready "), ready
-    yield Node(ready.split()[1], folder, f"127.0.0.1:{admin}")
-    process.terminate()
-    assert process.wait(20) == 0
-    process.stdout.close()
+    words = ("--config", str(folder / f"{name}.yaml"))
+    with NodeProcess(folder / f"{name}.log", *words, env={"BOSS_PASSWORD": "secret"}) as process:
+        yield Node(process.address, folder, f"127.0.0.1:{admin}")
+        assert process.end() == 0
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,9 +13,10 @@ from typing import Any
 
 import tarantool
 
+from tests.node_process import TANDEMQ as TANDEMQ
+from tests.node_process import NodeProcess
 from tests.ports import free_ports
 
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 #: Heartbeats and leases short enough for a test, long enough for a busy machine.
 #: How the nodes of a test log in at each other; the variable is set by `Member.start`.
 LINK = ("--set", "replication.user=replicator", "--set", "replication.password_env=LINK_PASSWORD")
@@ -37,7 +34,7 @@ def until(what: Callable[[], Any], seconds: float = 15.0, every: float = 0.02) -
         time.sleep(every)
 
 
-class Member:
+class Member(NodeProcess):
     """One node of the cluster; started, killed and started again in the same directory."""
 
     def __init__(self, home: Path, name: str, port: int, admin: int, peers: list[int]) -> None:
@@ -47,47 +44,18 @@ class Member:
         #: Where `ask` asks; another one when a proxy stands before the admin port.
         self.ask_port = admin
         self.data = home / name
-        self.log = home / f"{name}.log"
         self.peers = peers
+        words = ["--name", name, "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
+        words += ["--data-dir", str(self.data), "--guest", "all"]
+        for peer in peers:
+            words += ["--peer", f"127.0.0.1:{peer}"]
+        words += LINK if peers else ()
+        super().__init__(home / f"{name}.log", *words, env=LINK_ENV)
         self.flags: tuple[str, ...] = ()
-        self.env: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
         self.clients: list[tarantool.Connection] = []
 
     def start(self, *flags: str, wait: bool = True) -> Member:
-        command = [TANDEMQ, "serve", "--name", self.name]
-        command += ["--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin_port}"]
-        command += ["--data-dir", str(self.data), "--guest", "all"]
-        for peer in self.peers:
-            command += ["--peer", f"127.0.0.1:{peer}"]
-        command += LINK if self.peers else ()
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *self.flags, *flags],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **LINK_ENV, **self.env},
-            )
-        if wait:
-            assert self.process.stdout is not None
-            ready = self.process.stdout.readline().decode()
-            assert ready.startswith("ready"), self.text()
-        return self
-
-    def text(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        if number == signal.SIGKILL or self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGCONT)
-        code = self.process.wait(15)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.process = None
-        return code
+        return super().start(*self.flags, *flags, wait=wait)
 
     def connect(self, **options: Any) -> tarantool.Connection:
         """A stock connector; closed with the cluster."""

@@ -377,9 +377,7 @@ def test_copies_of_one_directory_a_token_and_no_log(
             node.start(wait=False)
         other.start("--wal-mode", "none", "--set", "admin_token_env=SECRET")
         for node in (one, two):
-            assert node.process is not None
-            assert node.process.stdout is not None
-            assert node.process.stdout.readline().startswith(b"ready")
+            node.ready()
         code, findings = doctor(admin(one), admin(two))
         assert code == 1
         assert "copies of the same directory" in found(findings, "identity", "error")["text"]

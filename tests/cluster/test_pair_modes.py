@@ -15,9 +15,7 @@ def begin(nodes: Pair) -> None:
     """a in fsync, b in write."""
     nodes.a.start(*FSYNC, wait=False)
     nodes.b.start("--read-only")
-    assert nodes.a.process is not None
-    assert nodes.a.process.stdout is not None
-    assert nodes.a.process.stdout.readline().startswith(b"ready"), nodes.a.text()
+    nodes.a.ready()
 
 
 def put(member: Member, count: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tandemq_server.cli import main
+from tests.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
 PROGRAM = [
@@ -28,19 +28,11 @@ Run = Callable[..., tuple[int, str, str]]
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Address and data directory of a node that keeps sessions for a minute."""
     directory = tmp_path_factory.mktemp("cli")
-    words = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory / "data")]
+    words = ["--listen", "127.0.0.1:0", "--data-dir", str(directory / "data")]
     words += ["--wal-mode", "write", "--guest", "all", "--ttr", "1m", "--log-format", "json"]
-    with (directory / "node.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=log, text=True
-        )
-    with process:
-        assert process.stdout is not None
-        ready = process.stdout.readline()
-        assert ready.startswith("ready "), (directory / "node.log").read_text()
-        yield ready.split()[1], directory / "data"
-        process.terminate()
-        assert process.wait(STOP_SECONDS) == 0
+    process = NodeProcess(directory / "node.log", *words, command=PROGRAM).start()
+    yield process.address, directory / "data"
+    assert process.end() == 0
     for line in (directory / "node.log").read_text().splitlines():
         assert {"time", "level", "message"} <= json.loads(line).keys()
 

@@ -10,9 +10,6 @@ import contextlib
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +21,7 @@ import asynctnt
 import pytest
 from asynctnt.exceptions import TarantoolNotConnectedError
 
+from tests.node_process import NodeProcess
 from tests.ports import free_port
 
 CYCLES = int(os.environ.get("KILL9_CYCLES", "100"))
@@ -31,41 +29,13 @@ CYCLES = int(os.environ.get("KILL9_CYCLES", "100"))
 PARTS = 2
 SEED = int(os.environ.get("TEST_SEED", "20250607"))
 TUBES = ("crash_fifo", "crash_fifottl", "crash_utube")
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 
 
-class Server:
+def started(directory: Path, port: int, mode: str) -> NodeProcess:
     """One life of the node."""
-
-    def __init__(self, directory: Path, port: int, mode: str) -> None:
-        self.process = subprocess.Popen(
-            [
-                TANDEMQ,
-                "serve",
-                "--listen",
-                f"127.0.0.1:{port}",
-                "--data-dir",
-                str(directory),
-                "--wal-mode",
-                mode,
-                "--guest",
-                "all",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline().decode()
-        if not line.startswith("ready"):
-            assert self.process.stderr is not None
-            raise AssertionError(f"no start: {line!r} {self.process.stderr.read().decode()}")
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        self.process.send_signal(number)
-        self.process.wait()
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+    words = ["--listen", f"127.0.0.1:{port}", "--data-dir", str(directory)]
+    words += ["--wal-mode", mode, "--guest", "all"]
+    return NodeProcess(directory.with_suffix(".log"), *words).start()
 
 
 class History:
@@ -172,7 +142,7 @@ async def work(connection: asynctnt.Connection, history: History, rng: random.Ra
         history.acked.add(value)
 
 
-async def life(port: int, history: History, rng: random.Random, server: Server) -> None:
+async def life(port: int, history: History, rng: random.Random, server: NodeProcess) -> None:
     """Load the node, then kill it in the middle of everything."""
     connections = [await connect(port) for _ in range(2)]
     jobs = [
@@ -248,15 +218,15 @@ def test_nothing_acknowledged_is_lost_over_kill_9_cycles(
     port = free_port()
     cycles = len(range(part, CYCLES, PARTS))
     for cycle in range(cycles):
-        server = Server(tmp_path / "data", port, "fsync" if cycle % 4 == 0 else "write")
+        server = started(tmp_path / "data", port, "fsync" if cycle % 4 == 0 else "write")
         if not cycle:
             asyncio.run(create(port))
         asyncio.run(check_counts(port))
         asyncio.run(life(port, history, rng, server))
-    server = Server(tmp_path / "data", port, "write")
+    server = started(tmp_path / "data", port, "write")
     asyncio.run(check_counts(port))
     left = asyncio.run(drain(port, history))
-    server.kill(signal.SIGTERM)
+    server.end()
     keep_history(history, part)
     judge(history, left)
     tell(

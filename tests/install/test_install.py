@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.node_process import NodeProcess
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
@@ -116,31 +117,13 @@ def both(
     """Both wheels, and a node that serves with a user's driver; with its port."""
     there = Environment(tmp_path_factory.mktemp("both"), *wheels.values())
     port, admin = free_ports(2)
-    words = ["serve", "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
+    words = ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
     words += ["--data-dir", "data", "--guest", "all", "--config", "node.yaml"]
     (there.project / "node.yaml").write_text("drivers: {mine: 'mydriver:MyFifo'}\n")
-    command = [str(there.bin / "tandemq"), *words]
-    with subprocess.Popen(
-        command,
-        cwd=there.project,
-        env={"PYTHONPATH": str(there.project), "PATH": "/usr/bin:/bin"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("ready"):
-                break
-        else:
-            raise AssertionError("".join(said))
-        try:
-            yield there, port
-        finally:
-            process.terminate()
-            process.wait(20)
+    command, env = (str(there.bin / "tandemq"),), {"PYTHONPATH": str(there.project)}
+    log = there.project.parent / "node.log"
+    with NodeProcess(log, *words, command=command, env=env, cwd=there.project):
+        yield there, port
 
 
 def test_each_brings_one_name_and_nothing_that_only_we_need(wheels: dict[str, Path]) -> None:

@@ -6,7 +6,6 @@ import json
 import resource
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,45 +15,24 @@ from typing import Any
 import pytest
 import tarantool
 
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
+from tests.node_process import TANDEMQ, NodeProcess
+
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
-class Process:
-    """`tandemq serve` on free ports."""
+class Process(NodeProcess):
+    """On free ports, and running."""
 
     def __init__(self, data: Path, *flags: str, file_bytes_max: int | None = None) -> None:
         def limit() -> None:
             if file_bytes_max is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
-        self.log = data.parent / f"{data.name}.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    TANDEMQ,
-                    "serve",
-                    "--listen",
-                    "127.0.0.1:0",
-                    "--admin",
-                    "127.0.0.1:0",
-                    "--data-dir",
-                    str(data),
-                    "--guest",
-                    "all",
-                    *flags,
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                preexec_fn=limit,
-            )
-        assert self.process.stdout is not None
-        ready = self.process.stdout.readline().decode()
-        assert ready.startswith("ready"), self.text()
-        self.port = int(ready.strip().rpartition(":")[2])
-
-    def text(self) -> str:
-        return self.log.read_text()
+        words = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(data)]
+        words += ["--guest", "all", *flags]
+        super().__init__(data.parent / f"{data.name}.log", *words, before=limit)
+        self.start()
+        self.port = int(self.address.rpartition(":")[2])
 
     @property
     def admin(self) -> str:
@@ -78,19 +56,12 @@ class Process:
             with error:
                 return error.code, json.loads(error.read())
 
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        code = self.process.wait(10)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
-
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Process]:
     running = Process(tmp_path / "data", "--wal-mode", "write")
     yield running
-    if running.process.poll() is None:
+    if running.alive:
         assert running.end() == 0
 
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +12,13 @@ import pytest
 import tarantool
 import trustme
 
+from tests.node_process import NodeProcess
+
 # The connector leaves its socket open when a login fails.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 PASSWORD = "correct horse battery staple"
 CONFIG = """
 listen: 127.0.0.1:0
@@ -74,20 +71,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     text = CONFIG.format(data=folder / "data", cert=folder / "cert.pem", key=folder / "key.pem")
     (folder / "node.yaml").write_text(text)
-    env = {**os.environ, "BOSS_PASSWORD": PASSWORD, "WORKER_PASSWORD": "w"}
-    process = subprocess.Popen(
-        [TANDEMQ, "serve", "--config", str(folder / "node.yaml")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=env,
-    )
-    assert process.stdout is not None
-    ready = process.stdout.readline().decode()
-    assert ready.startswith("ready 127.0.0.1:"), ready
-    yield Running(int(ready.strip().rpartition(":")[2]), str(folder / "ca.pem"), folder / "data")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
-    process.stdout.close()
+    env = {"BOSS_PASSWORD": PASSWORD, "WORKER_PASSWORD": "w"}
+    node = NodeProcess(folder / "log", "--config", str(folder / "node.yaml"), env=env).start()
+    yield Running(int(node.address.rpartition(":")[2]), str(folder / "ca.pem"), folder / "data")
+    assert node.end() == 0
 
 
 def test_chap_sha1_over_tls(server: Running) -> None:

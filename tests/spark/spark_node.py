@@ -2,52 +2,30 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import tarantool
 
+from tests.node_process import NodeProcess
 from tests.ports import free_port
 
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 
-
-class Node:
+class Node(NodeProcess):
     """`tandemq serve` in one directory; every question is a connection of its own."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
         self.port = free_port()
+        words = ["--listen", f"127.0.0.1:{self.port}", "--admin", "127.0.0.1:0"]
+        words += ["--data-dir", str(data), "--guest", "all", "--wal-mode", "write"]
+        super().__init__(data.with_suffix(".log"), *words)
         self.address = f"127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> Node:
-        command = [TANDEMQ, "serve", "--listen", self.address, "--admin", "127.0.0.1:0"]
-        command += ["--data-dir", str(self.data), "--guest", "all", "--wal-mode", "write"]
-        with self.data.with_suffix(".log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith(b"ready"), self.data.with_suffix(".log").read_text()
-        return self
-
-    def _end(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.wait(20)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.process = None
-
-    def kill(self) -> None:
-        self._end(9)
 
     def stop(self) -> None:
         if self.process is not None:
-            self._end(15)
+            self.end()
 
     def call(self, name: str, *args: Any) -> Any:
         client = tarantool.Connection("127.0.0.1", self.port, fetch_schema=False, encoding=None)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,8 @@ import pytest
 import trustme
 import yaml
 
-TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
+from tests.node_process import NodeProcess
+
 ROWS = 500
 #: Workers have the variables with which Spark was started: of those one that is always there.
 VARIABLE = "HOME"
@@ -39,27 +37,16 @@ def secure(tmp_path: Path) -> Iterator[dict[str, str]]:
         "tubes": [{"name": "rows", "type": "fifo"}],
     }
     (tmp_path / "node.yaml").write_text(yaml.safe_dump(settings))
-    command = [TANDEMQ, "serve", "--config", str(tmp_path / "node.yaml")]
-    with (tmp_path / "node.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, env=dict(os.environ), text=True
-        )
-    assert process.stdout is not None
-    ready = process.stdout.readline()
-    try:
-        assert ready.startswith("ready "), (tmp_path / "node.log").read_text()
+    words = ("--config", str(tmp_path / "node.yaml"))
+    with NodeProcess(tmp_path / "node.log", *words) as node:
         yield {
-            "servers": ready.split()[1],
+            "servers": node.address,
             "tube": "rows",
             "user": "boss",
             "passwordEnv": VARIABLE,
             "tlsCa": str(tmp_path / "ca.pem"),
             "tlsServerName": "queue.example",
         }
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stdout.close()
 
 
 def test_a_job_writes_and_reads_back_over_tls(spark: Any, secure: dict[str, str]) -> None:
