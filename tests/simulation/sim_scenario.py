@@ -39,7 +39,7 @@ class Scenario:
         #: (moment, node) of every promotion by force.
         self.forces: list[tuple[int, str]] = []
         #: (moment, node): it began to serve.
-        self.reigns: list[tuple[int, str]] = []
+        self.leads: list[tuple[int, str]] = []
         for number, name in enumerate(plan.nodes):
             peers = [other for other in plan.nodes if other != name]
             node = SimNode(self.world, self.network, name, peers)
@@ -90,8 +90,8 @@ class Scenario:
         """What a judge of leases has to know of the run, beside what clients saw."""
         forced = []
         for at, name in self.forces:
-            reigns = [begun for begun, node in self.reigns if node == name and begun >= at]
-            forced.append((at, min(reigns, default=at)))
+            leads = [begun for begun, node in self.leads if node == name and begun >= at]
+            forced.append((at, min(leads, default=at)))
         stepped = any(action.kind == "skew" for action in self.plan.actions)
         return Rules(int(self.plan.ttr * SECOND), stepped, tuple(forced))
 
@@ -135,7 +135,7 @@ class Scenario:
         """Whoever begins to serve in good order has all that was committed in its own history."""
         if made.target is not Role.RUNNING:
             return
-        self.reigns.append((self.world.now, node.name))
+        self.leads.append((self.world.now, node.name))
         if node.engine.now > node.clock.now() + SECOND:
             self.world.broken = f"C9: time stands still on {node.name}"
         lineage = node.engine.store.lineage
