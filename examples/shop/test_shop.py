@@ -1,40 +1,26 @@
-"""The shop against a real node: order by customer, retries, dead letters, nothing twice."""
+"""The shop against a real node, the fixture `tandem`: order, retries, dead letters, no repeats."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
-import pytest
 import shop
 
 import tandemq
+from tandemq.testing import TandemNode
 
 Work = Callable[[tandemq.Client], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A node of its own, on a free port."""
-    words = [str(Path(sys.executable).with_name("tandemq")), "serve", "--listen", "127.0.0.1:0"]
-    words += ["--guest", "all", "--data-dir", str(tmp_path_factory.mktemp("data"))]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as node:
-        assert node.stdout is not None
-        yield node.stdout.readline().split()[1]
-        node.terminate()
-
-
-def shopping(server: str, pay: shop.Pay, send: shop.Send, story: Work) -> None:
+def shopping(tandem: TandemNode, pay: shop.Pay, send: shop.Send, story: Work) -> None:
     """Run a story beside a worker that ends with it."""
 
     async def whole() -> None:
-        async with tandemq.connect(server) as client:
+        async with tandem.connect() as client:
             await shop.set_up(client)
             worker = asyncio.create_task(shop.work(client, pay, send))
-            async with asyncio.timeout(4):
+            async with asyncio.timeout(30):
                 await story(client)
             worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
@@ -42,7 +28,7 @@ def shopping(server: str, pay: shop.Pay, send: shop.Send, story: Work) -> None:
     asyncio.run(whole())
 
 
-def test_each_customer_is_served_in_order_and_nobody_twice(server: str) -> None:
+def test_each_customer_is_served_in_order_and_nobody_twice(tandem: TandemNode) -> None:
     paid: list[str] = []
     mails: asyncio.Queue[str] = asyncio.Queue()
 
@@ -65,7 +51,7 @@ def test_each_customer_is_served_in_order_and_nobody_twice(server: str) -> None:
         sent = [await mails.get() for _ in range(8)]
         assert "ann: Order ann-0 is on its way" in sent
 
-    shopping(server, pay, send, story)
+    shopping(tandem, pay, send, story)
     assert len(paid) == 8
     for customer in ("ann", "bob"):
         assert [one for one in paid if one.startswith(customer)] == [
@@ -73,7 +59,7 @@ def test_each_customer_is_served_in_order_and_nobody_twice(server: str) -> None:
         ]
 
 
-def test_what_fails_is_tried_again_and_set_aside_with_its_reason(server: str) -> None:
+def test_what_fails_is_tried_again_and_set_aside_with_its_reason(tandem: TandemNode) -> None:
     tried: list[str] = []
 
     async def pay(order: shop.Order) -> None:
@@ -95,6 +81,6 @@ def test_what_fails_is_tried_again_and_set_aside_with_its_reason(server: str) ->
         await dead.ack()
         assert (await client.statistics("orders"))["tasks"]["buried"] == 1
 
-    shopping(server, pay, send, story)
+    shopping(tandem, pay, send, story)
     assert tried.count("down") == shop.ORDER_ATTEMPTS
     assert tried.count("declined") == 1
