@@ -17,6 +17,8 @@ from tandemq_server.wire.replies import values_reply
 _QUOTED: Final = ('require("console")', "require('console')")
 #: What `tt connect` asks first: a title of its own for the prompt.
 _TITLE: Final = "local ok, api_topology = pcall(require"
+#: What a console may ask to be set, since it is so.
+_AS_IT_IS: Final = (r"\set language lua", r"\set output yaml")
 #: Bytes of a reply before its body, and where its code stands (see wire/replies.py).
 _BODY_AT: Final = 28
 _CODE: Final = slice(8, 12)
@@ -42,9 +44,16 @@ def title_of(text: str) -> str | None:
     return "" if text.startswith(_TITLE) else None
 
 
+def completes(text: str) -> bool:
+    """Whether `tt connect` asks what the word before the cursor may become: nothing we know."""
+    return any(f"{console}.completion_handler(" in text for console in _QUOTED)
+
+
 def housekeeping(line: str) -> list[Any] | None:
     """Values for lines consoles send on their own: how input ends, what a word may become."""
     bare = line.strip().removeprefix("return").strip()
+    if " ".join(bare.split()) in _AS_IT_IS:
+        return [True]
     for console in _QUOTED:
         if bare.startswith(f"{console}.delimiter("):
             return []

@@ -41,6 +41,8 @@ def evaluate(
     title = console.title_of(text)
     if title is not None:
         return values_reply(sync, [title])
+    if console.completes(text):
+        return values_reply(sync, [])
     understood = ev.understand(text, values, connection.variables)
     return _carry_out(core, connection, sync * 2, understood)
 

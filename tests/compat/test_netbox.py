@@ -116,6 +116,15 @@ def test_programs_that_wrap_the_line(raw: Raw) -> None:
         "return yaml.encode({loadstring(cmd)()})"
     )
     assert raw.eval(text, "queue.state()", False, False) == ["---\n- RUNNING\n...\n"]
+    # `tt connect -l lua` wants to hear that it was done; the tab key asks what a word may become.
+    for line in (r"\set language lua", r"\set output yaml"):
+        assert raw.eval(text, line, False, False) == ["---\n- true\n...\n"]
+    assert "not available" in raw.eval(text, r"\set language sql", False, False)[0]
+    tab = (
+        "local last_word, last_word_len = ...\n"
+        "return unpack(require('console').completion_handler(last_word, 0, last_word_len))"
+    )
+    assert raw.eval(tab, "queue.st", 8) == []
     title = "local ok, api_topology = pcall(require, 'some.topology')\nif not ok then return '' end"
     assert raw.eval(title) == [""]
 
