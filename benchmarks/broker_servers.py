@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -26,22 +26,32 @@ STOP_SECONDS_MAX = 20.0
 RABBITMQ = Path("/usr/lib/rabbitmq")
 #: The peers' clients, which are in no lock file of ours.
 CLIENTS = Path(__file__).resolve().parents[1] / ".tools" / "peers"
-PACKAGES = ("redis==8.1.0", "taskiq-redis==1.2.4")
+PACKAGES = {"redis": "redis==8.1.0", "taskiq_redis": "taskiq-redis==1.2.4"}
+PROGRAMS = {"redis-server": "redis-server", "rabbitmq-server": "rabbitmq-server"}
+#: Debian has some servers in folders that only root has among its paths.
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/sbin"))
 
 
 class PeerMissing(Exception):
     """A peer is not on this machine; the text names what is missing."""
 
 
-def fetch(say: Callable[[str], None]) -> None:
-    """What of the peers is missing, where that can be done; what is not there then is skipped."""
+def fetch(
+    say: Callable[[str], None],
+    packages: Mapping[str, str] = PACKAGES,
+    programs: Mapping[str, str] = PROGRAMS,
+) -> None:
+    """What is missing, where it can be had; what is not there then is skipped.
+
+    packages: the requirement by module; programs: the Debian package by program.
+    """
     sys.path.append(str(CLIENTS))
-    if not all((CLIENTS / name).is_dir() for name in ("redis", "taskiq_redis")):
-        say(f"fetching {' '.join(PACKAGES)}")
-        words = ["install", "-q", "--no-deps", "--target", str(CLIENTS), *PACKAGES]
+    wanted = [one for name, one in packages.items() if not (CLIENTS / name).is_dir()]
+    if wanted:
+        say(f"fetching {' '.join(wanted)}")
+        words = ["install", "-q", "--no-deps", "--target", str(CLIENTS), *wanted]
         subprocess.run([sys.executable, "-m", "pip", *words], check=False)
-    missing = [] if shutil.which("redis-server") else ["redis-server"]
-    missing += [] if (RABBITMQ / "bin" / "rabbitmq-server").exists() else ["rabbitmq-server"]
+    missing = [name for one, name in programs.items() if not shutil.which(one, path=_PATH)]
     if missing and os.geteuid() == 0 and shutil.which("apt-get"):
         say(f"installing {' '.join(missing)}")
         # Nothing that is installed may be started as a service.
@@ -65,14 +75,19 @@ class Started:
         )
 
     def pids(self) -> list[int]:
-        """Those of the session that run."""
-        found = []
+        """Those of the session that run, and below them whoever began a session of his own."""
+        parents: dict[int, int] = {}
+        found = set()
         for path in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
+                pid = int(path.parent.name)
                 fields = path.read_text(errors="replace").rsplit(")", 1)[1].split()
+                parents[pid] = int(fields[1])
                 if int(fields[3]) == self.process.pid:
-                    found.append(int(path.parent.name))
-        return found
+                    found.add(pid)
+        while more := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= more
+        return sorted(found)
 
     def cpu_seconds(self) -> float:
         """CPU seconds of the session's processes that run."""
@@ -121,7 +136,7 @@ async def redis(directory: Path) -> AsyncIterator[Server]:
     words += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--daemonize", "no"]
     server = Started(words, directory / "out.log")
     try:
-        await _answers(server, port, lambda s: s.sendall(b"PING\r\n") or s.recv(7) == b"+PONG\r\n")
+        await answers(server, port, lambda s: s.sendall(b"PING\r\n") or s.recv(7) == b"+PONG\r\n")
         yield Server(f"redis://127.0.0.1:{port}", server.cpu_seconds)
     finally:
         await server.end()
@@ -153,14 +168,14 @@ async def rabbitmq(directory: Path) -> AsyncIterator[Server]:
     epmd = Started([shutil.which("epmd") or "epmd"], directory / "epmd.log", env=environment)
     server = Started([program, "-noinput"], directory / "out.log", env=environment)
     try:
-        await _answers(server, port, lambda s: s.sendall(b"AMQP\0\0\x09\x01") or bool(s.recv(1)))
+        await answers(server, port, lambda s: s.sendall(b"AMQP\0\0\x09\x01") or bool(s.recv(1)))
         yield Server(f"amqp://guest:guest@127.0.0.1:{port}//", server.cpu_seconds)
     finally:
         await server.end()
         await epmd.end()
 
 
-async def _answers(server: Started, port: int, asks: Callable[[socket.socket], bool]) -> None:
+async def answers(server: Started, port: int, asks: Callable[[socket.socket], bool]) -> None:
     """Wait until the port answers. Raises PeerMissing with the log's end when it does not."""
     limit = time.monotonic() + READY_SECONDS_MAX
     while time.monotonic() < limit and server.process.poll() is None:
