@@ -164,6 +164,10 @@ class CommitPoint:
         if node_id in self._peers:
             self._peers[node_id].up = False
 
+    def without(self, node_id: bytes) -> None:
+        """It only follows: nothing it confirms counts. What is committed stays so."""
+        self._peers.pop(node_id, None)
+
     def tick(self, now_us: int) -> GoSolo | PairAgain | None:
         """Time passed. A change of mode to make, said once until the term it asks for is open.
 

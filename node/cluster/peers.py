@@ -124,9 +124,6 @@ def peer_facts(
     by_node = {f.hello.node_id: f for f in feeds if f.hello and f.hello.node_id not in seen}
     for peer in blind:
         feed = by_node.pop(peer.node_id, None)
-        if feed is None and not peer.node_id and by_node:
-            # Not reached yet, but somebody unknown follows: in a cluster of two that is the peer.
-            feed = by_node.pop(next(iter(by_node)))
         facts.append(_of_feed(feed, own) if feed is not None else _as_last_heard(peer, own, now_us))
     facts.extend(_of_feed(feed, own) for feed in by_node.values())
     return tuple(facts)

@@ -102,9 +102,20 @@ class Source:
 
     def confirmed(self, node_id: bytes, ack: Ack) -> None:
         self.passed[node_id] = max(self.passed.get(node_id, 0), ack.durable_lsn)
-        if self.wal.gate is not None:
+        if self.wal.gate is not None and not self._stands_for_a_peer(node_id):
+            self.wal.gate.without(node_id)
+        elif self.wal.gate is not None:
             self.wal.gate.ack(node_id, ack.term_id, ack.durable_lsn, self.peering.mono())
             self.wal.advance()
+
+    def _stands_for_a_peer(self, node_id: bytes) -> bool:
+        """Whether what it confirms may be acknowledged in pair mode.
+
+        A peer takes it that this node acknowledges nothing without one of its peers. As long as
+        one of them was not reached, nobody knows who of those that follow it is.
+        """
+        known = {peer.node_id for peer in self.peering.peers.values()}
+        return node_id in known or b"" in known
 
     def retained_lsn(self) -> int | None:
         """The first record some downstream still needs; None when there is none.

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tests.simulation.sim_node import SimNode
 
 
+def machine_of(peer: str) -> str:
+    """The machine behind a name: `b.2` is another name of b."""
+    return peer.partition(".")[0]
+
+
 class Dialing:
     """The part of a node that connects to the others."""
 
@@ -31,14 +36,16 @@ class Dialing:
 
     def _reach(self, name: str, address: str) -> None:
         self._dials[name] = False
-        peer, cut = self.machines[name], self.network.cut
+        place = machine_of(name)
+        peer, cut = self.machines.get(place), self.network.cut
         if self.peering.peers[address].link is not None:
             return
-        if (self.name, name) in cut or (name, self.name) in cut or (peer.alive and peer.paused):
+        deaf = peer is not None and peer.alive and peer.paused
+        if (self.name, place) in cut or (place, self.name) in cut or deaf:
             self.peering.tried(address, "does not answer")
             self._dial(name, SECOND)
             return
-        if not peer.alive:
+        if peer is None or not peer.alive:
             self.peering.tried(address, "cannot be reached", dead=True)
             self._dial(name, 300 * MS)
             return
@@ -60,10 +67,11 @@ class Dialing:
             again()
 
         mine, its = self.incarnation, peer.incarnation
-        inward = Stream(self.network, (name, self.name), Process(self, mine), down_got, down_ended)
+        place = peer.name
+        inward = Stream(self.network, (place, self.name), Process(self, mine), down_got, down_ended)
         outward = Stream(
             self.network,
-            (self.name, name),
+            (self.name, place),
             Process(peer, its),
             lambda data: guarded(peer, links["feed"], outward, data),
             lambda: links["feed"].lost(),

@@ -245,6 +245,54 @@ def configurations(plan: Plan, chance: Random) -> Plan:
     return plan
 
 
+def peers(plan: Plan, chance: Random) -> Plan:
+    """Nodes that are restarted with other peers: another address, one more, one less.
+
+    Whoever comes to two nodes, or is left out by two of three, follows and never leads meanwhile;
+    the two are told at one moment: they must not take each other for the only ones by themselves.
+    """
+    if len(plan.nodes) == 2 and chance.random() < 0.6:
+        return _joined(plan, chance)
+    if len(plan.nodes) == 3:
+        led = ("switch", "promote", "force", "demote")
+        quiet = (one for one in plan.actions if one.node != "c" or one.kind not in led)
+        plan = _pair_told(replace(plan, actions=tuple(quiet)), chance, _when(chance), ())
+    for _ in range(chance.randint(1, 3)):
+        node = _node(plan, chance)
+        known = [other for other in plan.nodes if other != node]
+        if len(plan.nodes) == 3 and node != "c":
+            continue
+        if chance.random() < 0.3:
+            # Announced, and not there yet.
+            known.append("z")
+        names = tuple(name + chance.choice(("", ".2", ".3")) for name in known)
+        plan = _more(plan, _told(chance, _when(chance), node, names))
+    return plan
+
+
+def _joined(plan: Plan, chance: Random) -> Plan:
+    """A third node starts and follows; the two are told of it later, or when all is healed."""
+    at = chance.randint(0, WIDE_RUN_US // 2)
+    plan = _more(replace(plan, nodes=(*plan.nodes, "c"), joining=("c",)), Action(at, "join", "c"))
+    if chance.random() < 0.7:
+        plan = _pair_told(plan, chance, chance.randint(at, WIDE_RUN_US), ("c",))
+    for kind in ("kill", "pause", "cut"):
+        if chance.random() < 0.3:
+            lasts = chance.randint(5 * MS, 2 * SECOND)
+            moment = chance.randint(at + 1, WIDE_RUN_US)
+            plan = _more(plan, Action(moment, kind, "c", lasts, "same"))
+    return plan
+
+
+def _pair_told(plan: Plan, chance: Random, at: int, others: tuple[str, ...]) -> Plan:
+    pair = (("a", "b"), ("b", "a"))
+    return _more(plan, *(_told(chance, at, node, (other, *others)) for node, other in pair))
+
+
+def _told(chance: Random, at: int, node: str, names: tuple[str, ...]) -> Action:
+    return Action(at, "peers", node, chance.randint(5 * MS, SECOND), names)
+
+
 def drift(plan: Plan, chance: Random) -> Plan:
     """Clocks that run apart, and step; two steps are less than the window of a key."""
     ppm = tuple(chance.randint(-300, 300) for _ in range(3))
@@ -278,6 +326,7 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "traps": (0.6, traps),
     "y_bulk": (0.25, bulk),
     "y_queue15": (0.2, queue15),
+    "z_peers": (0.2, peers),
 }
 #: Came later: off where a seed is to be what it was before.
-LATER = ("y_bulk", "y_queue15")
+LATER = ("y_bulk", "y_queue15", "z_peers")

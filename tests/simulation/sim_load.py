@@ -42,6 +42,14 @@ def number_of(payload: Any) -> int:
     return number if body(number, size) == [number, size, text] else -1
 
 
+def create(call: Call) -> Script:
+    """Make a tube on the node that serves at first."""
+    while not (yield Connect("a")):
+        yield Sleep(10 * MS)
+    outcome = yield call
+    assert outcome.ok is not None, outcome
+
+
 def find_node(client: Client, first: int) -> Script:
     """Connect to some node; wait a little after each round of failures."""
     names = list(client.machines)

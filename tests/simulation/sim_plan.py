@@ -51,6 +51,8 @@ class Plan:
     #: All kinds of calls, not only puts, takes, acks and releases.
     calls: bool = False
     nodes: tuple[str, ...] = NODES
+    #: Those of them that no other one knows of at first, and that start later.
+    joining: tuple[str, ...] = ()
     puts: int = 40
     sizes: Sizes = field(default_factory=Sizes)
     drift_ppm: tuple[int, ...] = (0, 0, 0)

@@ -11,10 +11,10 @@ from typing import Any
 from tandemq_server.statemachine.roles import Role, Transition
 from tandemq_server.storage.memory import MemoryDisk
 from tests.simulation.sim_checks import Violation, check_end, check_history
-from tests.simulation.sim_clients import Call, Client, Connect, History, Script, Sleep
+from tests.simulation.sim_clients import Client, History
 from tests.simulation.sim_history import write_history
 from tests.simulation.sim_leases import Rules, check_leases
-from tests.simulation.sim_load import janitor, producer, worker
+from tests.simulation.sim_load import create, janitor, producer, worker
 from tests.simulation.sim_node import SimNode
 from tests.simulation.sim_operator import Operator
 from tests.simulation.sim_plan import Action, Plan
@@ -41,7 +41,8 @@ class Scenario:
         #: (moment, node): it began to serve.
         self.leads: list[tuple[int, str]] = []
         for number, name in enumerate(plan.nodes):
-            peers = [other for other in plan.nodes if other != name]
+            joining = () if name in plan.joining else plan.joining
+            peers = [other for other in plan.nodes if other != name and other not in joining]
             node = SimNode(self.world, self.network, name, peers)
             node.machines = self.machines
             node.options = {
@@ -98,11 +99,12 @@ class Scenario:
     def _begin(self) -> None:
         a = self.machines["a"]
         for node in self.machines.values():
-            node.start()
+            if node.name not in self.plan.joining:
+                node.start()
         self._until(lambda: a.core.state == "RUNNING", 30, "a does not begin to serve")
         for kind in self.plan.tubes:
             boss = Client(self.world, self.network, self.machines, "boss")
-            boss.run(_create(dialect_of(self.plan, kind).create()))
+            boss.run(create(dialect_of(self.plan, kind).create()))
             self._until(lambda boss=boss: boss.stopped, 10, f"tube {kind} is not created")
 
     def _load(self) -> None:
@@ -182,6 +184,8 @@ class Scenario:
                 node.skew_us = action.value * SECOND
             case "snapshot":
                 node.deliver(node.snapshot)
+            case "join":
+                self._restart(node, "read-only")
             case _:
                 self._ill(node, action)
 
@@ -221,7 +225,10 @@ class Scenario:
         if action.kind == "keep_disk":
             self.kept_disks[node.name] = node.disk.contents()
             return
-        if action.kind == "config":
+        if action.kind == "peers":
+            node.kill()
+            node.peer_names = list(action.value)
+        elif action.kind == "config":
             node.kill()
             node.options = {**node.options, **action.value[0]}
             node.options["replication"] = {**node.options["replication"], **action.value[1]}
@@ -234,7 +241,7 @@ class Scenario:
             node.kill()
             node.old_disks.append(node.disk)
             node.use_disk(MemoryDisk(files if action.kind == "old_disk" else None, node.name))
-        change = "same" if action.kind == "config" else "read-only"
+        change = "same" if action.kind in ("config", "peers") else "read-only"
         self.world.after(action.lasts, partial(self._restart, node, change))
 
     def _covers(self, other: SimNode, node: SimNode) -> bool:
@@ -291,9 +298,11 @@ class Scenario:
         nodes = list(self.machines.values())
         for node in nodes:
             node.heal_disk()
-            if node.options["wal_mode"] != self.plan.wal_mode:
-                # Nodes of different modes make no pair: whoever heals makes them equal.
-                node.options["wal_mode"] = self.plan.wal_mode
+            peers = [other.name for other in nodes if other is not node]
+            if (node.options["wal_mode"], node.peer_names) != (self.plan.wal_mode, peers):
+                # Nodes of different modes make no pair: whoever heals makes them equal, and has
+                # them know each other.
+                node.options["wal_mode"], node.peer_names = self.plan.wal_mode, peers
                 node.kill()
             node.resume()
             if not node.alive:
@@ -385,11 +394,3 @@ class Scenario:
             raise Violation(f"liveness: tasks are left: {self._states()}")
         self.world.run(self.world.now + SECOND)
         self._until(self._in_step, 15, "the replica is not in step")
-
-
-def _create(call: Call) -> Script:
-    """Make a tube on the node that serves at first."""
-    while not (yield Connect("a")):
-        yield Sleep(10 * MS)
-    outcome = yield call
-    assert outcome.ok is not None, outcome
