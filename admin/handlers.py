@@ -11,7 +11,13 @@ from typing import Any
 
 from aiohttp import web
 
-from tandemq_server.admin.bodies import FAILOVER, NOTHING, READ_ONLY, SWITCHOVER, read_body
+from tandemq_server.admin.bodies import (
+    FailoverRequest,
+    Nothing,
+    ReadOnlyRequest,
+    SwitchoverRequest,
+    read_body,
+)
 from tandemq_server.admin.console_files import ConsoleFiles
 from tandemq_server.admin.inventory_handlers import InventoryHandlers
 from tandemq_server.admin.openapi import document
@@ -104,32 +110,32 @@ class Handlers:
     # -- operations ------------------------------------------------------------------------------
 
     async def read_only(self, request: web.Request) -> web.Response:
-        body = await read_body(request, READ_ONLY, self.config.body_s)
+        body = await read_body(request, ReadOnlyRequest, self.config.body_s)
         flip = partial(self.backend.set_read_only, body["read_only"], body["force"])
         return self._done(await self.operations.run("read_only", body, flip))
 
     async def switchover(self, request: web.Request) -> web.Response:
-        body = await read_body(request, SWITCHOVER, self.config.body_s)
+        body = await read_body(request, SwitchoverRequest, self.config.body_s)
         switch = partial(self.backend.switchover, body["to"], body["dry_run"])
         kind = "switchover_dry_run" if body["dry_run"] else "switchover"
         operation = await self.operations.run(kind, {"to": body["to"]}, switch)
         return self._done(operation)
 
     async def solo(self, request: web.Request) -> web.Response:
-        await read_body(request, NOTHING, self.config.body_s)
+        await read_body(request, Nothing, self.config.body_s)
         return self._done(await self.operations.run("solo", {}, self.backend.solo))
 
     async def failover(self, request: web.Request) -> web.Response:
-        body = await read_body(request, FAILOVER, self.config.body_s)
+        body = await read_body(request, FailoverRequest, self.config.body_s)
         change = partial(self.backend.failover, body["action"])
         return self._done(await self.operations.run("failover", body, change))
 
     async def reload(self, request: web.Request) -> web.Response:
-        await read_body(request, NOTHING, self.config.body_s)
+        await read_body(request, Nothing, self.config.body_s)
         return self._done(await self.operations.run("reload", {}, self.backend.reload))
 
     async def snapshot(self, request: web.Request) -> web.Response:
-        await read_body(request, NOTHING, self.config.body_s)
+        await read_body(request, Nothing, self.config.body_s)
         return self._done(await self.operations.run("snapshot", {}, self.backend.snapshot))
 
     def _done(self, operation: Operation) -> web.Response:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from aiohttp import web
 
-from tandemq_server.admin.bodies import GRANT, TASKS, TUBE, read_body
+from tandemq_server.admin.bodies import GrantRequest, TasksRequest, TubeRequest, read_body
 from tandemq_server.admin.problems import invalid
 from tandemq_server.admin.queries import Query
 from tandemq_server.admin.security import TRAIL_PATH, AdminConfig
@@ -98,18 +98,18 @@ class InventoryHandlers:
         return _answer(self.backend.trail.page(limit, before))
 
     async def change_tasks(self, request: web.Request) -> web.Response:
-        order = _order(await read_body(request, TASKS, self.config.body_s))
+        order = _order(await read_body(request, TasksRequest, self.config.body_s))
         return _answer(await self.backend.inventory.change_tasks(order))
 
     async def grants(self, request: web.Request) -> web.Response:
         return _answer(self.backend.inventory.grants())
 
     async def change_grant(self, request: web.Request) -> web.Response:
-        order = GrantOrder(**await read_body(request, GRANT, self.config.body_s))
+        order = GrantOrder(**await read_body(request, GrantRequest, self.config.body_s))
         return _answer(await self.backend.inventory.change_grant(order))
 
     async def change_tube(self, request: web.Request) -> web.Response:
-        order = _tube_order(await read_body(request, TUBE, self.config.body_s))
+        order = _tube_order(await read_body(request, TubeRequest, self.config.body_s))
         return _answer(await self.backend.inventory.change_tube(order))
 
 

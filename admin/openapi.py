@@ -5,8 +5,7 @@ A test holds it against the routes, and every answer of the other tests against 
 
 from __future__ import annotations
 
-from tandemq_server.admin import openapi_inventory
-from tandemq_server.admin.bodies import FAILOVER_ACTIONS, NAME_MAX
+from tandemq_server.admin import bodies, openapi_inventory
 from tandemq_server.admin.openapi_parts import (
     READ,
     Json,
@@ -17,6 +16,7 @@ from tandemq_server.admin.openapi_parts import (
     head_of,
     nullable,
     of_dataclass,
+    of_model,
     problems_of,
     ref,
     schema_of,
@@ -27,6 +27,14 @@ from tandemq_server.node.observe import answers as backend
 from tandemq_server.node.observe import overview, past_answers
 
 VERSION = "1"
+BODIES = (
+    bodies.ReadOnlyRequest,
+    bodies.SwitchoverRequest,
+    bodies.FailoverRequest,
+    bodies.TasksRequest,
+    bodies.GrantRequest,
+    bodies.TubeRequest,
+)
 _VALUES = (
     backend.ClusterNode,
     backend.ClusterStatus,
@@ -110,24 +118,8 @@ def _schemas() -> Json:
             "reason": nullable({"type": "string"}),
         }
     )
-    schemas["ReadOnlyRequest"] = closed_object(
-        {"read_only": {"type": "boolean"}, "force": {"type": "boolean", "default": False}},
-        optional=("force",),
-    )
-    schemas["SwitchoverRequest"] = closed_object(
-        {
-            "to": {"type": "string", "minLength": 1, "maxLength": NAME_MAX},
-            "dry_run": {"type": "boolean", "default": False},
-        },
-        optional=("dry_run",),
-    )
-    schemas["FailoverRequest"] = closed_object(
-        {"action": {"type": "string", "enum": list(FAILOVER_ACTIONS)}}
-    )
-    schemas["Empty"] = closed_object({})
-    schemas["TasksRequest"] = openapi_inventory.tasks_request()
-    schemas["GrantRequest"] = openapi_inventory.grant_request()
-    schemas["TubeRequest"] = openapi_inventory.tube_request()
+    schemas |= {model.__name__: of_model(model) for model in BODIES}
+    schemas["Empty"] = of_model(bodies.Nothing)
     return {**schemas, **_problem_schemas()}
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
-from tandemq_server.admin.bodies import GRANT, TASKS, TUBE
 from tandemq_server.admin.openapi_parts import (
     CHANGE,
     JSON,
     Json,
-    closed_object,
     content,
     get_item,
     problems_of,
@@ -47,58 +45,6 @@ VALUES: tuple[type, ...] = (
     trail_answers.TrailEntry,
     trail_answers.TrailPage,
 )
-_ID: Json = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
-
-
-def tasks_request() -> Json:
-    """The body of POST /v1/tasks, as bodies.TASKS checks it."""
-    name: Json = {"type": "string", "minLength": 1, "maxLength": TASKS[0].length}
-    properties: Json = {
-        "tube": name,
-        "action": {"type": "string", "enum": list(get_args(inventory.TaskAction))},
-        "ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": inventory.IDS_MAX},
-        "state": {"type": "string", "enum": list(inventory.TASK_STATES)},
-        "to": name,
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": inventory.CHANGED_MAX,
-            "default": 1000,
-        },
-        "dry_run": {"type": "boolean", "default": False},
-    }
-    return closed_object(properties, optional=("ids", "state", "to", "limit", "dry_run"))
-
-
-def tube_request() -> Json:
-    """The body of POST /v1/tubes, as bodies.TUBE checks it."""
-    name: Json = {"type": "string", "minLength": 1, "maxLength": TUBE[0].length}
-    properties: Json = {
-        "tube": name,
-        "action": {"type": "string", "enum": list(get_args(inventory.TubeAction))},
-        "what": {"type": "string", "enum": list(get_args(inventory.TubeSide))},
-        "options": {"type": "object", "minProperties": 1, "maxProperties": 100},
-        "to": name,
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": inventory.CHANGED_MAX,
-            "default": inventory.CHANGED_MAX,
-        },
-    }
-    return closed_object(properties, optional=("what", "options", "to", "limit"))
-
-
-def grant_request() -> Json:
-    """The body of POST /v1/grants, as bodies.GRANT checks it."""
-    flag: Json = {"type": "boolean", "default": False}
-    properties: Json = {
-        "tube": {"type": "string", "minLength": 1, "maxLength": GRANT[0].length},
-        "who": {"type": "string", "minLength": 1, "maxLength": GRANT[1].length},
-        "action": {"type": "string", "enum": list(get_args(rights.GrantAction))},
-        **dict.fromkeys(("role", "call", "truncate", "manage"), flag),
-    }
-    return closed_object(properties, optional=("role", "call", "truncate", "manage"))
 
 
 def _parameter(name: str, schema: Json, text: str, required: bool = False) -> Json:

@@ -7,6 +7,8 @@ import inspect
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel
+
 Json = dict[str, Any]
 JSON = "application/json"
 _PLAIN: dict[type, Json] = {
@@ -60,6 +62,16 @@ def of_dataclass(value: type) -> Json:
     schema = closed_object({name: schema_of(hints[name]) for name in names})
     schema["description"] = inspect.cleandoc(value.__doc__ or "")
     return schema
+
+
+def of_model(model: type[BaseModel]) -> Json:
+    """The schema of a body: as it is checked, without what only pydantic has a use for."""
+    found = model.model_json_schema()
+    for value in (found, *found["properties"].values()):
+        value.pop("title", None)
+        if value.get("default", 0) is None:
+            del value["default"]
+    return found
 
 
 READ = (401, 403, 500, 503)

@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tandemq_server.admin.bodies import parse
 from tandemq_server.admin.problems import Problem
+from tandemq_server.admin.strict_json import parse
 from tandemq_server.arbiters.base import ID, NUMBER_MAX, is_name, seat_of
 from tandemq_server.statemachine.seat import Seat
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from tandemq_server.admin.bodies import READ_ONLY, SWITCHOVER
+from tandemq_server.admin.bodies import ReadOnlyRequest, SwitchoverRequest
 from tandemq_server.admin.openapi import document
 from tandemq_server.admin.problems import KINDS, URN
 from tests.admin.harness import api
@@ -41,11 +41,12 @@ async def test_every_route_is_documented_and_every_document_routed() -> None:
 
 def test_request_schemas_are_what_is_checked() -> None:
     schemas = document()["components"]["schemas"]
-    for name, fields in (("ReadOnlyRequest", READ_ONLY), ("SwitchoverRequest", SWITCHOVER)):
-        assert list(schemas[name]["properties"]) == [field.name for field in fields]
-        required = [field.name for field in fields if field.default is None]
-        assert schemas[name]["required"] == required
-        assert not schemas[name]["additionalProperties"]
+    for model in (ReadOnlyRequest, SwitchoverRequest):
+        schema = schemas[model.__name__]
+        assert list(schema["properties"]) == list(model.model_fields)
+        required = [name for name, field in model.model_fields.items() if field.is_required()]
+        assert schema["required"] == required
+        assert not schema["additionalProperties"]
 
 
 def test_every_kind_of_problem_has_a_response() -> None:
