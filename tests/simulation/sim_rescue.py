@@ -119,10 +119,12 @@ def _dump(path: str, directory: str, tubes: tuple[str, ...], found: Rescued) -> 
                 if isinstance(payload, str) and payload.startswith("0x"):
                     number = number_of(msgpack.unpackb(bytes.fromhex(payload[2:])))
                     found.dumped[tubes[op[1] - 1024], op[2][0], number] = path
-            if op[1] != 514 or not isinstance(op[2], list) or not isinstance(op[2][0], int):
-                continue
-            if op[2][0] < len(tubes):
-                found.hands.add((tubes[op[2][0]], op[2][1], record["kind"].removesuffix("_many")))
+            if op[1] == 514 and isinstance(op[2], list):
+                # One owner, or those of a batch.
+                for row in op[2] if isinstance(op[2][0], list) else [op[2]]:
+                    if isinstance(row[0], int) and row[0] < len(tubes):
+                        kind = record["kind"].removesuffix("_many")
+                        found.hands.add((tubes[row[0]], row[1], kind))
 
 
 @cache
