@@ -33,7 +33,7 @@ def test_what_a_stranger_confirms_is_not_acknowledged_in_pair_mode() -> None:
     three.isolate("b")
     three.run(4)
     assert three.put(three.a, 2) == 0
-    three.wish(three.b, False)
+    three.request(three.b, False)
     three.run(2)
     three.isolate("b", False)
     three.until(lambda: three.serving() == ["b"])
