@@ -96,7 +96,7 @@ def plain_host(host: str) -> str:
     return str(mapped or address)
 
 
-class Gate:
+class RequestGuard:
     """Checks one request before any handler sees it; each check raises `Problem`."""
 
     def __init__(self, config: AdminConfig) -> None:

@@ -17,7 +17,7 @@ from tandemq_server.admin.bodies import BODY_MAX
 from tandemq_server.admin.handlers import Handlers
 from tandemq_server.admin.operations import Operations, Report
 from tandemq_server.admin.problems import Problem, problem_of
-from tandemq_server.admin.security import AdminConfig, Gate
+from tandemq_server.admin.security import AdminConfig, RequestGuard
 from tandemq_server.admin.stream import Streams
 from tandemq_server.admin.trail import Noting
 from tandemq_server.admin.waiting_room import WaitingRoom
@@ -56,7 +56,7 @@ class AdminServer:
         config.check()
         self.config = config
         self.report = report
-        self.gate = Gate(config)
+        self.gate = RequestGuard(config)
         self.operations = Operations(config.flip_wait_s, time.monotonic, report)
         self.noting = Noting(backend)
         self.operations.ended_late = self.noting.ended_late

@@ -1,7 +1,7 @@
 """What every arbiter can do, how it fails, and how a seat is written down.
 
-Three outcomes of a swap: it was made (a reading), it was not (`SwapLost`, `Refused`), nobody knows
-(`Unreachable`). An adapter that cannot tell says the last; it never guesses.
+Three outcomes of a swap: it was made (a reading), it was not (`SwapLost`, `ArbiterRefused`), nobody
+knows (`Unreachable`). An adapter that cannot tell says the last; it never guesses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Unreachable(ArbiterError):
     """No answer in time. If a swap was asked for, nobody knows whether it was made."""
 
 
-class Refused(ArbiterError):
+class ArbiterRefused(ArbiterError):
     """A clear no: nothing was changed, and asking again will not help by itself."""
 
 
@@ -46,7 +46,7 @@ class SwapLost(ArbiterError):
 class Arbiter(Protocol):
     """One register, and the keys of the nodes that live. Every answer comes within a known time.
 
-    All but `watch` raise `Unreachable` and `Refused`.
+    All but `watch` raise `Unreachable` and `ArbiterRefused`.
     """
 
     @property
@@ -78,7 +78,7 @@ class Arbiter(Protocol):
         """Each reading newer than `revision`, as soon as may be; in between some may be missing.
 
         Goes on by itself after a break, and never shows anything older than it has shown. Raises
-        `Unreachable` when the break lasts, `Refused` when the register has gone back in time.
+        `Unreachable` when the break lasts, `ArbiterRefused` when the register went back in time.
         """
         ...
 
@@ -93,9 +93,9 @@ def told(seat: Seat | None) -> str:
     return f"number {seat.no}, {seat.master} leads, {partner} ({seat.by})"
 
 
-def went_back(name: str, now: int, before: int) -> Refused:
+def went_back(name: str, now: int, before: int) -> ArbiterRefused:
     """What to say of a register that forgot."""
-    return Refused(
+    return ArbiterRefused(
         f"{name}: the seat is at revision {now}, and was at {before} before: its data is gone, or "
         "was restored from an older copy"
     )
@@ -104,14 +104,14 @@ def went_back(name: str, now: int, before: int) -> Refused:
 def seat_map(seat: Seat) -> dict[str, Any]:
     """A seat as JSON has it; what is for people only is made one line that fits.
 
-    Raises `Refused` when the seat is none.
+    Raises `ArbiterRefused` when the seat is none.
     """
     by = "".join(c if c.isprintable() else " " for c in seat.by)[:BY_MAX]
     found = seat._replace(by=by)._asdict()
     try:
         seat_of(found)
     except ValueError as error:
-        raise Refused(f"the seat that was to be written: {error}") from None
+        raise ArbiterRefused(f"the seat that was to be written: {error}") from None
     return found
 
 

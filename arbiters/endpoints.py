@@ -14,7 +14,7 @@ from typing import TypeVar
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
-from tandemq_server.arbiters.base import ANSWER_MAX, Refused, Unreachable
+from tandemq_server.arbiters.base import ANSWER_MAX, ArbiterRefused, Unreachable
 
 T = TypeVar("T")
 #: Between two rounds over all addresses.
@@ -106,14 +106,16 @@ def _reason(error: BaseException, share: float) -> str:
 def client_tls(
     ca: Path | None, certificate: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
-    """For a connection to an arbiter: who is trusted, and what is shown. Raises `Refused`."""
+    """For a connection to an arbiter: who is trusted, what is shown. Raises `ArbiterRefused`."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if certificate is not None:
             # Never let OpenSSL ask for it at a terminal.
             context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
-        raise Refused(f"ca, certificate or key of the arbiter does not serve: {error}") from None
+        raise ArbiterRefused(
+            f"ca, certificate or key of the arbiter does not serve: {error}"
+        ) from None
     return context
 
 

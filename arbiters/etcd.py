@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from tandemq_server.arbiters.base import (
-    Refused,
+    ArbiterRefused,
     SwapLost,
     Unreachable,
     as_json,
@@ -133,8 +133,8 @@ class Etcd:
         except No as no:
             raise self._refused(no) from None
 
-    def _refused(self, no: No) -> Refused:
-        return Refused(f"{self.name}: {no}")
+    def _refused(self, no: No) -> ArbiterRefused:
+        return ArbiterRefused(f"{self.name}: {no}")
 
     async def _read(self) -> _Found:
         return await self._endpoints.ask(self._read_from)
@@ -157,7 +157,7 @@ class Etcd:
             seat = seat_of(value)
         except ValueError as error:
             reason = "is not JSON" if isinstance(error, json.JSONDecodeError) else error
-            raise Refused(f"{self.name}: what stands at {self._seat_key} {reason}") from None
+            raise ArbiterRefused(f"{self.name}: what stands at {self._seat_key} {reason}") from None
         return Reading(seat, number(item.get("mod_revision"))), value.get("swap")
 
     async def _keep_alive(self, url: str, node: str) -> None:
@@ -235,7 +235,7 @@ class _Swap:
             # Nothing was sent.
             self._loose = loose
             raise
-        except Refused:
+        except ArbiterRefused:
             if loose:
                 raise Unreachable(f"{self._etcd.name}: an earlier attempt has no answer") from None
             raise

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from tandemq_server.arbiters.base import ANSWER_MAX, Refused, as_json
+from tandemq_server.arbiters.base import ANSWER_MAX, ArbiterRefused, as_json
 from tandemq_server.arbiters.endpoints import NoAnswer, body_of, new_session
 
 Json = dict[str, Any]
@@ -133,7 +133,7 @@ class Calls:
                     if _AUTH_OFF in str(no):
                         return None
                     if no.clear:
-                        raise Refused(f"user {self._user} cannot log in: {no}") from None
+                        raise ArbiterRefused(f"user {self._user} cannot log in: {no}") from None
                     raise
                 self._token = str(answer.get("token", ""))
             return self._token

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tandemq_server.arbiters.base import Arbiter, Refused, is_name
+from tandemq_server.arbiters.base import Arbiter, ArbiterRefused, is_name
 from tandemq_server.arbiters.endpoints import client_tls
 from tandemq_server.arbiters.etcd import Etcd
 from tandemq_server.arbiters.witness_client import Witness
@@ -24,10 +24,10 @@ def open_arbiter(
 ) -> Arbiter:
     """The arbiter of `cluster`, nothing asked of it yet. env: None for this process's.
 
-    Raises `Refused` when a file or variable that is named does not serve.
+    Raises `ArbiterRefused` when a file or variable that is named does not serve.
     """
     if not is_name(cluster):
-        raise Refused(f"failover.cluster: {cluster!r} cannot be the name of a register")
+        raise ArbiterRefused(f"failover.cluster: {cluster!r} cannot be the name of a register")
     variables = os.environ if env is None else env
     if isinstance(settings, WitnessSettings):
         return Witness(
@@ -51,10 +51,10 @@ def open_arbiter(
 
 
 def secret(variable: str | None, file: Path | None, env: Mapping[str, str]) -> str | None:
-    """A secret out of a variable or a file, None when neither is named. Raises `Refused`."""
+    """A secret out of a variable or a file, None when neither is named. Raises `ArbiterRefused`."""
     if variable is not None:
         if not (value := env.get(variable)):
-            raise Refused(f"variable {variable} is not set")
+            raise ArbiterRefused(f"variable {variable} is not set")
         return value
     if file is None:
         return None
@@ -62,8 +62,8 @@ def secret(variable: str | None, file: Path | None, env: Mapping[str, str]) -> s
         with file.open("rb") as source:
             raw = source.read(SECRET_MAX + 1)
     except OSError as error:
-        raise Refused(f"{file}: {error.strerror}") from None
+        raise ArbiterRefused(f"{file}: {error.strerror}") from None
     text = raw.decode(errors="replace").strip()
     if not text or len(raw) > SECRET_MAX or not text.isprintable():
-        raise Refused(f"{file}: is not one line with a secret")
+        raise ArbiterRefused(f"{file}: is not one line with a secret")
     return text

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from tandemq_server.arbiters.base import (
-    Refused,
+    ArbiterRefused,
     SwapLost,
     Unreachable,
     as_json,
@@ -71,7 +71,7 @@ class Witness:
             except aiohttp.ClientConnectorError:
                 loose = before  # Nothing was sent.
                 raise
-            except Refused as refused:
+            except ArbiterRefused as refused:
                 if before:
                     raise Unreachable(f"{self.name}: an earlier attempt has no answer") from None
                 raise refused
@@ -89,7 +89,7 @@ class Witness:
         answer = await self._ask("GET", "/alive")
         nodes = answer.get("alive")
         if not isinstance(nodes, list) or not all(is_name(node) for node in nodes):
-            raise Refused(f"{self.name}: the answer is none of a witness")
+            raise ArbiterRefused(f"{self.name}: the answer is none of a witness")
         return frozenset(nodes)
 
     async def watch(self, revision: int) -> AsyncGenerator[Reading, None]:
@@ -124,7 +124,7 @@ class Witness:
     async def _call(
         self, url: str, method: str, path: str, body: Json | None = None
     ) -> tuple[int, Json]:
-        """(200 or 409, what was answered). Raises `Refused`, `NoAnswer` and what aiohttp does."""
+        """(200 or 409, the answer). Raises `ArbiterRefused`, `NoAnswer` and what aiohttp does."""
         if self._session is None:
             self._session = new_session(self._tls, self._headers)
         async with self._session.request(
@@ -146,7 +146,7 @@ class Witness:
             text = " ".join(said.split())[:_TEXT_MAX] or f"HTTP {response.status}, not a witness's"
             clear = 400 <= response.status < 500 and response.status != 408 and known
             if clear or response.status == 404:
-                raise Refused(f"{self.name}: {text}")
+                raise ArbiterRefused(f"{self.name}: {text}")
             raise NoAnswer(text)
 
     def _reading(self, answer: Json) -> Reading:
@@ -156,4 +156,4 @@ class Witness:
                 raise ValueError("has no revision that fits")
             return Reading(None if seat is None else seat_of(seat), revision)
         except ValueError as error:
-            raise Refused(f"{self.name}: the answer {error}") from None
+            raise ArbiterRefused(f"{self.name}: the answer {error}") from None

@@ -34,7 +34,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TopView:
     """reachable: how many of the addresses answered. tubes_from: who told of the tubes.
 
     outlook: what would happen if the master died, where there is an arbiter.
@@ -69,7 +69,7 @@ class Gatherer:
         """Does not wait for nodes that do not answer."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def view(self) -> View:
+    def view(self) -> TopView:
         """Never raises for a node that is away: its row says so."""
         answers = list(self._pool.map(_ask, self.clients))
         told = [answer for answer in answers if answer.status is not None]
@@ -81,7 +81,7 @@ class Gatherer:
         seen = tuple(
             dict.fromkeys(name for a in told if a.cluster for name in a.cluster["writable"])
         )
-        return View(
+        return TopView(
             tuple(self._rows(answers)),
             # Who was asked knows best of itself; of others, what is said of them.
             writable or seen,

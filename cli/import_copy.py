@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tandemq_server.cli import import_sources as sources
-from tandemq_server.cli.import_sources import Source
+from tandemq_server.cli.import_sources import ImportSource
 from tandemq_server.cli.output import (
     REFUSED,
     UNREACHABLE,
@@ -78,7 +78,9 @@ def _opened(remote: Remote) -> Iterator[RawConnection]:
         raise CommandError(f"{where}: {error}", REFUSED) from error
 
 
-def _copy(old: RawConnection, new: RawConnection, one: Source, source: str, page: int) -> None:
+def _copy(
+    old: RawConnection, new: RawConnection, one: ImportSource, source: str, page: int
+) -> None:
     """Copy what is not here yet, then count: both sides must have the same number."""
     if one.kind == sources.RECORDS:
         sources.declare(new, one)
@@ -101,7 +103,7 @@ def _copy(old: RawConnection, new: RawConnection, one: Source, source: str, page
         )
 
 
-def _report(found: list[Source], as_lines: bool, dry_run: bool) -> None:
+def _report(found: list[ImportSource], as_lines: bool, dry_run: bool) -> None:
     columns = ("tube", "type", "tasks", "copied")
     rows = [(o.tube, o.kind, o.copied if dry_run else o.total, 0 if dry_run else o.copied)
             for o in found]  # fmt: skip

@@ -21,7 +21,7 @@ DECLARED = frozenset({"fields", "features", "tube_stats", "compat"})
 
 
 @dataclass(slots=True)
-class Source:
+class ImportSource:
     """A tube to be, and the space its tasks lie in. copied: now; total: imported in all."""
 
     tube: str
@@ -37,7 +37,7 @@ def space_id(old: RawConnection, name: str) -> int:
     return int(_described(old, name)[0])
 
 
-def tubes(old: RawConnection, wanted: list[str]) -> list[Source]:
+def tubes(old: RawConnection, wanted: list[str]) -> list[ImportSource]:
     if not old.select(VSPACE, ["_queue"], index=VSPACE_NAME):
         return []
     found = []
@@ -52,19 +52,19 @@ def tubes(old: RawConnection, wanted: list[str]) -> list[Source]:
             note(f"tube {name} is left out: its tasks are temporary")
         else:
             given = {key: opts[key] for key in OPTIONS if opts.get(key) is not None}
-            found.append(Source(name, kind, space_id(old, space), given))
+            found.append(ImportSource(name, kind, space_id(old, space), given))
     return found
 
 
-def space15(old: RawConnection, text: str) -> Source:
+def space15(old: RawConnection, text: str) -> ImportSource:
     name, _, number = text.rpartition(":")
     if not name or not number.isascii() or not number.isdigit():
         raise CommandError(f"--space15: {text} (expected SPACE:N)", USAGE)
     space = int(name) if name.isascii() and name.isdigit() else space_id(old, name)
-    return Source(f"space{number}", "queue15", space, {})
+    return ImportSource(f"space{number}", "queue15", space, {})
 
 
-def records(old: RawConnection, text: str) -> Source:
+def records(old: RawConnection, text: str) -> ImportSource:
     """`SPACE` or `SPACE=FILE`, a space of xqueue; its format and indexes are read there."""
     name, equals, file = text.partition("=")
     row = _described(old, name)
@@ -79,10 +79,10 @@ def records(old: RawConnection, text: str) -> Source:
         "indexes": [{"parts": parts} for parts in indexes],
         **(_file(file) if equals else {}),
     }
-    return Source(name, RECORDS, row[0], options, indexes[0][0] - 1)
+    return ImportSource(name, RECORDS, row[0], options, indexes[0][0] - 1)
 
 
-def declare(new: RawConnection, one: Source) -> None:
+def declare(new: RawConnection, one: ImportSource) -> None:
     """Declare a tube of records as its file says, or see that it is declared here and fits."""
     if "fields" in one.options:
         new.call("xqueue.upgrade", one.tube, one.options)

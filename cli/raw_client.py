@@ -30,7 +30,7 @@ class RawError(Exception):
     """The server's refusal, or what is wrong with the line to it."""
 
 
-class Refused(RawError):
+class CallRefused(RawError):
     """The server's refusal: what was asked did not happen."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -98,7 +98,7 @@ class RawConnection:
         body = reply[unpacker.tell() :]
         if header[c.KEY_TYPE]:
             text = msgpack.unpackb(body, strict_map_key=False).get(c.KEY_ERROR_TEXT, "refused")
-            raise Refused(header[c.KEY_TYPE] & ~c.ERROR_FLAG, text)
+            raise CallRefused(header[c.KEY_TYPE] & ~c.ERROR_FLAG, text)
         return body
 
     def _data(self, body: bytes) -> list[bytes]:

@@ -300,7 +300,7 @@ async def _put(caller: Caller, remote: Remote, tasks: list[RescuedTask], done: R
     """
     from asynctnt.exceptions import TarantoolDatabaseError
 
-    from tandemq_server.cli.raw_client import RawConnection, RawError, Refused
+    from tandemq_server.cli.raw_client import CallRefused, RawConnection, RawError
 
     try:
         # On record there, who does it; who may not say so may still put.
@@ -315,7 +315,7 @@ async def _put(caller: Caller, remote: Remote, tasks: list[RescuedTask], done: R
         ) as connection:
             for task in tasks:
                 _put_one(connection, task, done, remote.where)
-    except Refused as error:
+    except CallRefused as error:
         raise TarantoolDatabaseError(error.code, str(error)) from None
     except RawError as error:
         hint = "the task at hand counts as outcome unknown: look before --again"
@@ -323,14 +323,14 @@ async def _put(caller: Caller, remote: Remote, tasks: list[RescuedTask], done: R
 
 
 def _put_one(connection: RawConnection, task: RescuedTask, done: Replayed, server: str) -> None:
-    from tandemq_server.cli.raw_client import Refused
+    from tandemq_server.cli.raw_client import CallRefused
     from tandemq_server.node.observe.replaying import id_of, sending
 
     wanted = sending(task)
     done.note(task, None, server)
     try:
         answer = connection.call_raw(wanted.call, wanted.args)
-    except Refused:
+    except CallRefused:
         done.refused(task, server)
         raise
     new_id = id_of(task, answer[0]) if answer else None

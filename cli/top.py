@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from tandemq_server.cli.cluster_view import Gatherer, NodeRow, View
+    from tandemq_server.cli.cluster_view import Gatherer, NodeRow, TopView
 
 #: A node that does not answer for so long is shown as away until it does.
 PATIENCE_S = 2.0
@@ -120,7 +120,7 @@ def _stay(gatherer: Gatherer, period: float, sort: str, as_lines: bool) -> None:
     raise KeyboardInterrupt
 
 
-def _views(gatherer: Gatherer, period: float, stop: list[int]) -> Iterator[View]:
+def _views(gatherer: Gatherer, period: float, stop: list[int]) -> Iterator[TopView]:
     """One a period; a slow answer delays the next, it does not make two at a time."""
     while not stop:
         due = time.monotonic() + period
@@ -129,7 +129,7 @@ def _views(gatherer: Gatherer, period: float, stop: list[int]) -> Iterator[View]
             time.sleep(min(left, EVERY_MIN_S))
 
 
-def _print(view: View, sort: str, as_lines: bool) -> None:
+def _print(view: TopView, sort: str, as_lines: bool) -> None:
     from tandemq_server.cli.cluster_view import ordered
 
     if as_lines:
@@ -143,7 +143,7 @@ def _print(view: View, sort: str, as_lines: bool) -> None:
     sys.stdout.flush()
 
 
-def _drawn(view: View, sort: str, lines: int | None) -> RenderableType:
+def _drawn(view: TopView, sort: str, lines: int | None) -> RenderableType:
     """`lines`: of tubes at most, None for all."""
     from rich.console import Group
     from rich.text import Text

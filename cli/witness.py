@@ -114,7 +114,7 @@ def witness(
     For a third machine, however small; it holds no tasks. `failover.witness.url` of the nodes
     names it. Says `ready HOST:PORT` on standard output once it listens.
     """
-    from tandemq_server.arbiters.base import Refused
+    from tandemq_server.arbiters.base import ArbiterRefused
     from tandemq_server.arbiters.open import secret
     from tandemq_server.config.units import split_address
     from tandemq_server.node.loop.log_lines import Logger
@@ -129,7 +129,7 @@ def witness(
         raise CommandError("--token-env and --token-file: give one of them", USAGE)
     try:
         token = secret(token_env, token_file, os.environ)
-    except Refused as error:
+    except ArbiterRefused as error:
         flag = "--token-env" if token_env is not None else "--token-file"
         raise CommandError(f"{flag}: {error}", USAGE) from None
     tls = _tls(tls_cert, tls_key)

@@ -74,7 +74,7 @@ class NotesIndex(Index):
         assert found == self.rows
 
 
-class Notes:
+class TaskNotes:
     """The notes of one kind of tubes, logged or temporary."""
 
     def __init__(
@@ -158,10 +158,10 @@ def failures_of(row: Row | None) -> list[list[Any]]:
     return [[row[NOTE_TIME], row[NOTE_REASON]]]
 
 
-def both(store: Store, others: tuple[Index, Index]) -> tuple[Notes, Notes]:
+def both(store: Store, others: tuple[Index, Index]) -> tuple[TaskNotes, TaskNotes]:
     """Notes of logged and of temporary tubes; `others`: a further index of each."""
-    logged = Notes(NOTES_ID, "_tandem_notes", False, others[:1])
-    local = Notes(LOCAL_NOTES_ID, "_tandem_notes_local", True, others[1:])
+    logged = TaskNotes(NOTES_ID, "_tandem_notes", False, others[:1])
+    local = TaskNotes(LOCAL_NOTES_ID, "_tandem_notes_local", True, others[1:])
     store.add(logged.space)
     store.add(local.space)
     return logged, local

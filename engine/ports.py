@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine.clients import Client, Line, Waiter
-from tandemq_server.engine.notes import Notes
+from tandemq_server.engine.notes import TaskNotes
 from tandemq_server.engine.session_times import SessionTimes
 from tandemq_server.engine.system_spaces import TakenSpace
 from tandemq_server.engine.waits import Waits
@@ -84,7 +84,7 @@ class Tube(Line, Protocol):
     normalize: Callable[[Row], Row] | None
     put_options: frozenset[str]
     release_options: frozenset[str]
-    notebook: Notes
+    notebook: TaskNotes
     notes: dict[int, Row]
     taken: TakenSpace
     calls: dict[str, int]
@@ -179,7 +179,7 @@ class Engine(Protocol):
     config: Space
     grants: Space
     catalogue: Space
-    notes: tuple[Notes, Notes]
+    notes: tuple[TaskNotes, TaskNotes]
     woken: list[Tube]
     arrived: list[tuple[Tube, Row]]
     waits: Waits

@@ -13,7 +13,7 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.statemachine import effects
 from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, RoleRequest, Step
 from tandemq_server.statemachine.leaving import Leave, NotAllowed, Overdue, StepFailed
-from tandemq_server.statemachine.notes import Notes
+from tandemq_server.statemachine.notes import RoleNotes
 from tandemq_server.statemachine.promotion import Advice, Answer
 from tandemq_server.statemachine.roles import Event, Role, RoleState
 
@@ -44,7 +44,7 @@ class QueueStateFiber:
         """`term_number`: of the last term in the node's own log."""
         self.state = RoleState(now_us)
         self.due_us: int | None = None
-        self.notes = Notes(term_number)
+        self.notes = RoleNotes(term_number)
         self.restarts = 0
         self._startup_timeout_us = startup_timeout_us
         self._ending_timeout_us = ending_timeout_us

@@ -29,7 +29,7 @@ from tandemq_server.statemachine.promotion import (
 from tandemq_server.statemachine.roles import Role
 
 
-class Notes:
+class RoleNotes:
     """request: the newest; settled: its outcome was told. hold: why no request may make it lead.
 
     known_number: the highest term ever heard of. own: the term it leads in or led in last;

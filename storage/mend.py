@@ -21,15 +21,15 @@ MISSING_MAGIC = b"TQx1"
 MISSING_SIZE = BLOCK_SIZE + 8
 
 
-class Damaged(StorageError):
+class DamagedFiles(StorageError):
     """Records that were here cannot be read any more; up to `position` the file is whole.
 
     A peer may have them. Other refusals (another node's file, a newer version) are no damage.
     """
 
     @staticmethod
-    def of(error: StorageError) -> Damaged:
-        return Damaged(error.file, error.position, error.reason)
+    def of(error: StorageError) -> DamagedFiles:
+        return DamagedFiles(error.file, error.position, error.reason)
 
 
 def read_missing(disk: Disk) -> int:
@@ -52,7 +52,7 @@ def forget_missing(disk: Disk) -> None:
         remove_durably(disk, MISSING_NAME)
 
 
-def end_before(disk: Disk, meta: Meta, damage: Damaged) -> list[str]:
+def end_before(disk: Disk, meta: Meta, damage: DamagedFiles) -> list[str]:
     """Make the log end before the damage, so that a peer can go on from there.
 
     What stood from there on is renamed or copied to `*.damaged`, newest first, after `missing`

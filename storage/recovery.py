@@ -27,7 +27,7 @@ from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError, Op, Record, decode_body
 from tandemq.model.terms import Term
 from tandemq_server.storage.log import SEGMENT_BYTES, Log
-from tandemq_server.storage.mend import Damaged, forget_missing, keep_torn, read_missing
+from tandemq_server.storage.mend import DamagedFiles, forget_missing, keep_torn, read_missing
 
 NO_FOOTER = "ends without the footer of a sealed segment"
 
@@ -90,7 +90,7 @@ def recover(disk: Disk, sink: Sink, strict_commit: bool = True) -> Recovered:
 
     `strict_commit`: refuse a log that ends before the published commit LSN (the fsync modes);
     False only reports it (`wal.mode: write`, which does not promise to survive a power cut).
-    The collector of Python is paused meanwhile. Raises `StorageError`, `Damaged` where a peer
+    The collector of Python is paused meanwhile. Raises `StorageError`, `DamagedFiles` where a peer
     may have what cannot be read; the sink then holds part of a state and must be thrown away.
     """
     meta = read_meta(disk)
@@ -183,7 +183,7 @@ class _Recovery:
         first = name_lsn(segments[0], SEGMENT_SUFFIX) if segments else None
         if first is None or first > self.found.snapshot_lsn + 1:
             # Nothing older leads to the present: name the snapshot that would have.
-            raise Damaged.of(damaged[0])
+            raise DamagedFiles.of(damaged[0])
         instead = self.found.snapshot or "the whole log"
         for refused in damaged:
             self.found.reports.append(f"{refused}; recovered from {instead} instead")
@@ -222,7 +222,7 @@ class _Recovery:
         try:
             reader = SegmentReader(self.disk, name, found.meta)
         except StorageError as error:
-            raise Damaged.of(error) if "segment header" in error.reason else error from error
+            raise DamagedFiles.of(error) if "segment header" in error.reason else error from error
         self._check_place(reader)
         if not last and self._below_snapshot(reader):
             found.segments.append(reader.info)
@@ -233,10 +233,10 @@ class _Recovery:
             if error is not reader.damage:
                 raise
             if not last:
-                raise Damaged.of(error) from error
+                raise DamagedFiles.of(error) from error
             self._cut(reader, error)
         if not last and reader.footer is None:
-            raise Damaged(name, reader.info.size, NO_FOOTER)
+            raise DamagedFiles(name, reader.info.size, NO_FOOTER)
         found.segments.append(reader.info)
 
     def _header_torn(self, name: str) -> bool:
@@ -265,7 +265,7 @@ class _Recovery:
         found = self.found
         due = found.segments[-1].last_lsn + 1 if found.segments else found.snapshot_lsn + 1
         if reader.first_lsn > due or (found.segments and reader.first_lsn != due):
-            raise Damaged(
+            raise DamagedFiles(
                 reader.name, 0, f"starts at LSN {reader.first_lsn}; LSN {due} and up are missing"
             )
 
@@ -328,9 +328,9 @@ class _Recovery:
         behind = reader.behind(info.size)
         if found.missing_lsn > max(info.last_lsn, found.snapshot_lsn):
             # Putting damage aside was interrupted: this is more of it.
-            raise Damaged.of(error) from error
+            raise DamagedFiles.of(error) from error
         if behind.commit_lsn > max(info.last_lsn, found.snapshot_lsn):
-            raise Damaged(
+            raise DamagedFiles(
                 error.file,
                 error.position,
                 f"{error.reason}; byte {behind.position} is valid again, and the log was committed "
@@ -356,7 +356,9 @@ class _Recovery:
         """
         found = self.found
         if max(lsn, found.snapshot_lsn + 1) <= found.commit_lsn and self.strict_commit:
-            raise Damaged(file, position, f"{reason}; committed was up to LSN {found.commit_lsn}")
+            raise DamagedFiles(
+                file, position, f"{reason}; committed was up to LSN {found.commit_lsn}"
+            )
 
     def _check_reach(self) -> None:
         """The log must reach what was published as committed; a shorter one than the snapshot goes.

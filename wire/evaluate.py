@@ -334,7 +334,7 @@ class _Reader:
             return expression.value
         if isinstance(expression, lua.Dots):
             return self.args[0] if self.args else None
-        if isinstance(expression, lua.Table):
+        if isinstance(expression, lua.LuaTable):
             return self._table(expression)
         if isinstance(expression, lua.Path) and self._is_value(expression):
             bound = self.names[expression.root]
@@ -356,7 +356,7 @@ class _Reader:
                 raise lua.NotUnderstood
         return value
 
-    def _table(self, table: lua.Table) -> Any:
+    def _table(self, table: lua.LuaTable) -> Any:
         """A list when every item is positional, `{}` included, as Lua tables go over the wire."""
         if all(key is None for key, _ in table.items):
             return self._values(tuple(value for _, value in table.items))

@@ -31,7 +31,7 @@ class Dots:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LuaTable:
     """Items in order: (key expression or None for the next position, value expression)."""
 
     items: tuple[tuple[Any, Any], ...]
@@ -344,7 +344,7 @@ class _Parser:
         self.expect("mark", ")")
         return found
 
-    def _table(self) -> Table:
+    def _table(self) -> LuaTable:
         self._deeper()
         self.expect("mark", "{")
         items: list[tuple[Any, Any]] = []
@@ -364,7 +364,7 @@ class _Parser:
                 self.expect("mark", "}")
                 break
         self._depth -= 1
-        return Table(tuple(items))
+        return LuaTable(tuple(items))
 
     def _deeper(self) -> None:
         self._depth += 1

@@ -26,7 +26,7 @@ from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, append_all, write_file
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError
 from tandemq.model.units import MIB
-from tandemq_server.arbiters.base import Refused, SwapLost, is_name, seat_of
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, is_name, seat_of
 from tandemq_server.statemachine.seat import Reading, Seat
 from tandemq_server.storage.mend import SUFFIX_TORN, keep_torn
 
@@ -83,7 +83,7 @@ class Registers:
         """Write `seat` if the register is at `revision`, durably; the new reading.
 
         A request that was carried out already is answered like the first time. Raises `SwapLost`,
-        `Refused` when there are too many clusters, `StorageError`.
+        `ArbiterRefused` when there are too many clusters, `StorageError`.
         """
         held = self.of(cluster)
         if held.swap == swap and held.reading.seat == seat:
@@ -110,7 +110,9 @@ class Registers:
         if self.failure is not None:
             raise self.failure
         if cluster not in self._held and len(self._held) >= self._clusters_max:
-            raise Refused(f"there are {self._clusters_max} clusters already, {cluster} is one more")
+            raise ArbiterRefused(
+                f"there are {self._clusters_max} clusters already, {cluster} is one more"
+            )
         try:
             if self.size >= self._file_bytes:
                 self._rewrite()

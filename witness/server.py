@@ -28,7 +28,7 @@ from aiohttp import web
 from tandemq.model.errors import StorageError
 from tandemq_server.admin.problems import Problem, problem_of
 from tandemq_server.admin.waiting_room import WaitingRoom
-from tandemq_server.arbiters.base import Refused, SwapLost, as_json, told
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, as_json, told
 from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.statemachine.seat import Reading
 from tandemq_server.witness.checks import (
@@ -189,7 +189,7 @@ class WitnessServer(Living):
         return response
 
     def _problem(self, request: web.Request, error: Exception) -> web.Response:
-        if isinstance(error, Refused):
+        if isinstance(error, ArbiterRefused):
             problem: Problem | None = Problem("invalid", str(error))
         elif isinstance(error, StorageError):
             problem = Problem("internal", f"the witness's disk failed: {error}")
@@ -279,7 +279,9 @@ class WitnessServer(Living):
         self._liveness.look(now)
         living = self._liveness.living(cluster, now) | {node}
         if len(living) > self._config.nodes_max:
-            raise Refused(f"{cluster} has {self._config.nodes_max} nodes, {node} is one more")
+            raise ArbiterRefused(
+                f"{cluster} has {self._config.nodes_max} nodes, {node} is one more"
+            )
         if not living <= self._registers.of(cluster).nodes:
             # After a restart it is given time again: so the name must be known by then.
             await self._written(lambda: self._registers.keep(cluster, living))
@@ -309,7 +311,7 @@ class WitnessServer(Living):
                 living = self._liveness.living(cluster, now)
                 try:
                     await self._written(partial(self._registers.keep, cluster, living))
-                except (StorageError, Refused):
+                except (StorageError, ArbiterRefused):
                     return
             await asyncio.sleep(TICK_S)
 

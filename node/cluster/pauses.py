@@ -23,7 +23,7 @@ PAUSE_US = 400_000
 READ_SECONDS = 0.05
 
 
-class Pauses:
+class ProcessPauses:
     """Every deadline is handled with its leave (`Core.may_tick`).
 
     mono(): µs of a clock that goes on while the machine sleeps. now(): of the log's clock.

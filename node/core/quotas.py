@@ -24,7 +24,7 @@ _FREE = ("box.", "queue.identify", "queue.state")
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class UserQuota:
     """How much one user may take; None for any amount. rate: calls a second."""
 
     tasks: int | None = None
@@ -58,10 +58,10 @@ class Quotas:
 
     def __init__(self, usage: Usage) -> None:
         self.usage = usage
-        self._of: dict[str, Quota] = {}
+        self._of: dict[str, UserQuota] = {}
         self._buckets: dict[str, Bucket] = {}
 
-    def take(self, quotas: Mapping[str, Quota]) -> None:
+    def take(self, quotas: Mapping[str, UserQuota]) -> None:
         """By user: these hold from the next look-up of a call on."""
         self._of = dict(quotas)
         self.usage.limits = {

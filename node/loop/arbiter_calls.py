@@ -11,7 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tandemq.model.units import SECOND_US
-from tandemq_server.arbiters.base import Arbiter, ArbiterError, Refused, SwapLost, Unreachable
+from tandemq_server.arbiters.base import (
+    Arbiter,
+    ArbiterError,
+    ArbiterRefused,
+    SwapLost,
+    Unreachable,
+)
 from tandemq_server.node.loop.clock import monotonic_us
 from tandemq_server.statemachine.seat import Read, Reading, Swap
 
@@ -88,7 +94,7 @@ class ArbiterCalls:
             self.keeper.lost(swap, lost.reading)
         except Unreachable as error:
             self.keeper.silent(swap, str(error))
-        except Refused as error:
+        except ArbiterRefused as error:
             # Nothing was changed; as for what is there, it is as if nobody had answered.
             self.keeper.silent(swap, str(error))
         else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tandemq.model.units import KIB, MIB
 from tandemq_server.node.core.identity import Limits as Bounds
-from tandemq_server.node.core.quotas import Quota
+from tandemq_server.node.core.quotas import UserQuota
 
 if TYPE_CHECKING:
     from tandemq_server.config.sections import Limits, User
@@ -84,10 +84,10 @@ def bounds_of(limits: Limits) -> Bounds:
     )
 
 
-def quotas_of(users: Iterable[User]) -> dict[str, Quota]:
+def quotas_of(users: Iterable[User]) -> dict[str, UserQuota]:
     """As configured, by user."""
     return {
-        one.name: Quota(one.quota.tasks, one.quota.bytes, one.quota.rate, one.quota.connections)
+        one.name: UserQuota(one.quota.tasks, one.quota.bytes, one.quota.rate, one.quota.connections)
         for one in users
         if one.quota is not None
     }

@@ -37,7 +37,7 @@ from tandemq_server.replication.rescue import RescueNote
 from tandemq_server.spaces.store import ApplyError
 from tandemq_server.storage.files import FileDisk
 from tandemq_server.storage.log import Log
-from tandemq_server.storage.mend import Damaged, end_before, forget_missing
+from tandemq_server.storage.mend import DamagedFiles, end_before, forget_missing
 from tandemq_server.storage.recovery import Recovered, open_log, recover
 from tandemq_server.storage.snapshot_writer import SnapshotWriter
 
@@ -328,7 +328,7 @@ def _recovered(
     for _ in range(len(disk.list()) + 1):
         try:
             return recover(disk, sink, strict_commit=strict)
-        except Damaged as damage:
+        except DamagedFiles as damage:
             meta = read_meta(disk)
             if not settings.peers or meta is None:
                 raise

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tandemq.model.units import SECOND_US
-from tandemq_server.node.cluster.pauses import LOOK_SECONDS, READ_SECONDS, Pauses
+from tandemq_server.node.cluster.pauses import LOOK_SECONDS, READ_SECONDS, ProcessPauses
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.core import Core, Turn
 from tandemq_server.node.loop.accepted import Socket
@@ -62,7 +62,9 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us: int | None = None
         self._next_id = 0
-        self.pauses = Pauses(core, clock.mono, clock.now, self._read_first, self._stood_still)
+        self.pauses = ProcessPauses(
+            core, clock.mono, clock.now, self._read_first, self._stood_still
+        )
         self._look: asyncio.TimerHandle | None = None
         self._keep_looking()
         #: How long turns took, from their first request to their replies leaving.

@@ -47,7 +47,7 @@ class Syncer(Protocol):
         ...
 
 
-class Pace:
+class SyncPace:
     """How long syncs take, in seconds, and so whether the loop may run the next one itself."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Syncs:
         #: Held while a sync runs.
         self._busy = threading.Lock()
         self._thread_only = thread_only
-        self._pace = Pace()
+        self._pace = SyncPace()
 
     @property
     def quick(self) -> bool:

@@ -33,7 +33,7 @@ BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 0.5, 60.0
 _FAILURES_MAX = 10_000
 
 
-class Task:
+class WorkerTask:
     """What a worker's function may do with its task by itself; afterwards nothing is done for it.
 
     Given as second argument to functions that take two. Raises `tandemq.model.errors.QueueError`.
@@ -59,7 +59,7 @@ class Task:
         return self._ask("touch_record", {"increment": increment})
 
 
-class Worker(Connection):
+class TubeWorker(Connection):
     """One thread that works for one tube. Its `transport` is itself: what a socket would be sent
     starts the function.
     """
@@ -117,7 +117,9 @@ class Worker(Connection):
         while (task := self.jobs.get()) is not None:
             error: Exception | None = None
             try:
-                outcome = self.work(task, Task(self._asker(task))) if several else self.work(task)
+                outcome = (
+                    self.work(task, WorkerTask(self._asker(task))) if several else self.work(task)
+                )
                 if inspect.iscoroutine(outcome):
                     asyncio.run(outcome)
             except Exception as failed:
@@ -156,7 +158,7 @@ class Workers:
         self.report = report
         self.loop = asyncio.get_running_loop()
         self.engine: Engine = shell.core.engine
-        self.teams: dict[RecordTube, list[Worker]] = {}
+        self.teams: dict[RecordTube, list[TubeWorker]] = {}
         self.failures: dict[tuple[int, Any], int] = {}
         self.closed = False
         self._looking = False
@@ -198,22 +200,22 @@ class Workers:
                         worker.next()
         self.shell.ask_flush()
 
-    def _begin(self, tube: RecordTube) -> list[Worker]:
+    def _begin(self, tube: RecordTube) -> list[TubeWorker]:
         reference = tube.opts["worker"]
         try:
             work = self.functions(reference)
         except QueueError as error:
             self.report(f"tube {tube.name}: no workers here: {error.text}")
             return []
-        return [Worker(self, tube, work) for _ in range(tube.opts["workers"])]
+        return [TubeWorker(self, tube, work) for _ in range(tube.opts["workers"])]
 
-    def _end(self, team: list[Worker]) -> None:
+    def _end(self, team: list[TubeWorker]) -> None:
         for worker in team:
             worker.lost = True
             worker.jobs.put(None)
             self.engine.disconnect(worker)
 
-    def may_run(self, worker: Worker) -> bool:
+    def may_run(self, worker: TubeWorker) -> bool:
         served = self.engine.tubes.get(worker.tube.name) is worker.tube
         return self.engine.running and not self.closed and served and not worker.lost
 
@@ -239,7 +241,7 @@ class Workers:
             self.engine.store.rollback()
             answer.set_exception(error)
 
-    def finished(self, worker: Worker, task: Any, error: Exception | None) -> None:
+    def finished(self, worker: TubeWorker, task: Any, error: Exception | None) -> None:
         """A function returned or raised: ack, or give back; then the next task."""
         tube, wait = worker.tube, 0.0
         key = tube.records.layout.key_of(task)
@@ -258,7 +260,7 @@ class Workers:
         else:
             worker.next()
 
-    def _failed(self, worker: Worker, key: Any, mine: bool, error: Exception) -> float:
+    def _failed(self, worker: TubeWorker, key: Any, mine: bool, error: Exception) -> float:
         """How long the worker itself must wait: not at all where the task can be made to."""
         tube = worker.tube
         times = self.failures.get((tube.id, key), 0) + 1
@@ -281,7 +283,7 @@ class Workers:
             self.failures = kept if len(kept) < _FAILURES_MAX else {}
         self.failures[name] = times
 
-    def _must(self, worker: Worker, outcome: Any) -> None:
+    def _must(self, worker: TubeWorker, outcome: Any) -> None:
         if isinstance(outcome, QueueError) and self.engine.running:
             self.report(f"{worker.peer}: {outcome.text}")
 

@@ -30,7 +30,7 @@ RATE_MARKS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CounterMark:
     """A tube at one moment: calls so far, tasks ready and taken (None: not counted)."""
 
     at: float
@@ -44,10 +44,10 @@ class Mark:
     failed: int
 
 
-def mark_of(tube: Tube, at: float) -> Mark:
+def mark_of(tube: Tube, at: float) -> CounterMark:
     tasks, calls = counts_of(tube)
     get = calls.get
-    return Mark(
+    return CounterMark(
         at,
         get("put", 0),
         get("take", 0),
@@ -67,7 +67,7 @@ class Recorder:
         self.core = core
         self.fine: deque[Sample] = deque(maxlen=FINE_MAX)
         self.coarse: deque[Sample] = deque(maxlen=COARSE_MAX)
-        self.marks: dict[int, deque[Mark]] = {}
+        self.marks: dict[int, deque[CounterMark]] = {}
         self._marked = 0.0
         self._totals: tuple[float, int, int, int] | None = None
 
@@ -124,7 +124,7 @@ class Recorder:
                 marks = deque(maxlen=MARKS_MAX)
                 if before and tube.id not in known:
                     # New since the last marks: what was done with it was done since then.
-                    marks.append(Mark(before, 0, 0, 0, 0, 0, None, None, 0))
+                    marks.append(CounterMark(before, 0, 0, 0, 0, 0, None, None, 0))
             self.marks[tube.id] = marks
             try:
                 marks.append(mark_of(tube, at))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tandemq_server.arbiters.base import Arbiter, Refused, SwapLost, Unreachable
+from tandemq_server.arbiters.base import Arbiter, ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.statemachine.seat import Reading, Seat
 from tests.arbiters.arbiter_worlds import SLACK_S, World, a_seat
 
@@ -183,7 +183,7 @@ async def test_what_is_for_people_is_made_to_fit_and_what_is_no_seat_refused(wor
         assert won.seat.by.startswith("two lines")
         assert await one.read() == won
         for bad in (a_seat(master="a b"), a_seat(partner="a"), a_seat(-1)):
-            with pytest.raises(Refused):
+            with pytest.raises(ArbiterRefused):
                 await one.swap(won.revision, bad)
         assert await one.read() == won
 

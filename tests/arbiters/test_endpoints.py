@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tandemq_server.arbiters.base import Refused, Unreachable
+from tandemq_server.arbiters.base import ArbiterRefused, Unreachable
 from tandemq_server.arbiters.endpoints import Endpoints, NoAnswer
 from tandemq_server.arbiters.etcd import Etcd
 from tandemq_server.arbiters.open import open_arbiter
@@ -69,9 +69,9 @@ async def test_what_is_an_answer_is_passed_on_at_once() -> None:
     endpoints = Endpoints("etcd", ("one", "other"), 1.0)
 
     async def one(url: str) -> str:
-        raise Refused(url)
+        raise ArbiterRefused(url)
 
-    with pytest.raises(Refused, match="one"):
+    with pytest.raises(ArbiterRefused, match="one"):
         await endpoints.ask(one)
 
 
@@ -104,7 +104,7 @@ async def test_settings_become_an_arbiter(tmp_path: Path) -> None:
         (EtcdSettings(user="u", password_file=tmp_path / "long"), "jobs", "not one line"),
         (WitnessSettings(url="https://w:1", ca=tmp_path / "none"), "jobs", "does not serve"),
     ):
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(ArbiterRefused, match=said):
             open_arbiter(settings, cluster, 3.0, 1.0, {})
     for bad in ("127.0.0.1:2379", "ftp://host", "http://", "http://u:p@host", "http://a b", ""):
         with pytest.raises(ValueError):

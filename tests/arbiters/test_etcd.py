@@ -16,7 +16,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from tandemq_server.arbiters.base import Refused, SwapLost, Unreachable
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.arbiters.endpoints import client_tls
 from tandemq_server.arbiters.etcd import Etcd
 from tandemq_server.statemachine.seat import Reading
@@ -148,7 +148,7 @@ async def test_what_fills_the_database_is_known_to_be_there(tmp_path: Path) -> N
                 seat = a_seat(no, by="x" * 500)
                 try:
                     reading = await client.swap(reading.revision, seat)
-                except Refused as refused:
+                except ArbiterRefused as refused:
                     assert "space exceeded" in str(refused)
                     assert await client.read() == reading
                     break
@@ -158,7 +158,7 @@ async def test_what_fills_the_database_is_known_to_be_there(tmp_path: Path) -> N
             # Who has the seat and lives is still told, and a lease that is there still kept.
             await client.keep_alive("a")
             assert await client.alive() == {"a"}
-            with pytest.raises(Refused, match="space exceeded"):
+            with pytest.raises(ArbiterRefused, match="space exceeded"):
                 await client.keep_alive("b")
             # As the docs say: throw away, defragment, disarm.
             head = client_head(etcd)
@@ -235,7 +235,7 @@ async def test_a_copy_brought_back_is_told_by_name(tmp_path: Path) -> None:
                 "/v3/kv/deleterange", {"key": base64.b64encode(client._seat_key.encode()).decode()}
             )
             assert await client.read() == Reading(None, 0)
-            with pytest.raises(Refused, match="older copy"):
+            with pytest.raises(ArbiterRefused, match="older copy"):
                 await asyncio.wait_for(anext(client.watch(second.revision)), 5)
 
 
@@ -244,9 +244,9 @@ async def test_something_else_at_the_key_is_refused(etcd_one: EtcdCluster) -> No
         key = base64.b64encode(client._seat_key.encode()).decode()
         for value in (b"rubbish", b"[1]", b'{"no": "1"}', b"\xff\xfe"):
             etcd_one.post("/v3/kv/put", {"key": key, "value": base64.b64encode(value).decode()})
-            with pytest.raises(Refused, match="what stands at"):
+            with pytest.raises(ArbiterRefused, match="what stands at"):
                 await client.read()
-            with pytest.raises(Refused, match="what stands at"):
+            with pytest.raises(ArbiterRefused, match="what stands at"):
                 await client.swap(0, a_seat())
 
 
@@ -303,9 +303,9 @@ async def test_passwords_and_a_token_that_is_forgotten(tmp_path: Path) -> None:
         ):
             async with client_of(etcd.urls, "jobs", **options) as client:
                 for call in (client.read, client.alive, lambda one=client: one.keep_alive("a")):
-                    with pytest.raises(Refused, match=said):
+                    with pytest.raises(ArbiterRefused, match=said):
                         await call()
-                with pytest.raises(Refused, match=said):
+                with pytest.raises(ArbiterRefused, match=said):
                     await client.swap(third.revision, a_seat(4))
         async with client_of(etcd.urls, "jobs", **good) as client:
             assert await client.read() == third
@@ -349,7 +349,7 @@ async def test_certificates_of_both_sides(tmp_path: Path) -> None:
             async with client_of(etcd.urls, "jobs", tls=tls) as client:
                 with pytest.raises(Unreachable, match=said):
                     await client.swap(second.revision, a_seat(3))
-    with pytest.raises(Refused, match="does not serve"):
+    with pytest.raises(ArbiterRefused, match="does not serve"):
         client_tls(tmp_path / "not-there.pem")
     assert isinstance(client_tls(None), ssl.SSLContext)
 
@@ -369,7 +369,7 @@ async def test_what_is_no_etcd_is_said(tmp_path: Path) -> None:
         async with client_of((f"http://127.0.0.1:{port}",)) as client:
             with pytest.raises(Unreachable, match="no JSON object"):
                 await client.read()
-            with pytest.raises(Refused, match=r"no etcd of version 3\.4"):
+            with pytest.raises(ArbiterRefused, match=r"no etcd of version 3\.4"):
                 await client.swap(0, a_seat())
     finally:
         await runner.cleanup()

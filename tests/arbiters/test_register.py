@@ -10,7 +10,7 @@ import pytest
 
 from tandemq.log.disk import OPERATIONS
 from tandemq.model.errors import StorageError
-from tandemq_server.arbiters.base import Refused, SwapLost
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost
 from tandemq_server.statemachine.seat import Reading, Seat
 from tandemq_server.storage.files import FileDisk
 from tandemq_server.storage.memory import MemoryDisk
@@ -110,9 +110,9 @@ def test_too_many_clusters_are_refused_and_change_nothing() -> None:
     swapped(registers, "one", 1)
     registers.keep("two", frozenset({"a"}))
     before = disk.contents()
-    with pytest.raises(Refused, match="2 clusters already"):
+    with pytest.raises(ArbiterRefused, match="2 clusters already"):
         swapped(registers, "three", 1)
-    with pytest.raises(Refused):
+    with pytest.raises(ArbiterRefused):
         registers.keep("three", frozenset({"a"}))
     assert disk.contents() == before
     swapped(registers, "one", 2)

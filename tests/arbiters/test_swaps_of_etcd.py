@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tandemq_server.arbiters.base import Refused, SwapLost, Unreachable, seat_map
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable, seat_map
 from tandemq_server.arbiters.endpoints import NoAnswer
 from tandemq_server.arbiters.etcd import Etcd
 from tandemq_server.arbiters.etcd_calls import No, b64
@@ -81,12 +81,12 @@ async def test_a_swap_is_own_by_what_stands_there_though_an_answer_was_lost() ->
 
 
 async def test_a_clear_no_is_one_only_where_nothing_is_under_way() -> None:
-    with pytest.raises(Refused, match="denied"):
+    with pytest.raises(ArbiterRefused, match="denied"):
         await client(No("denied", DENIED)).swap(7, MINE)
     with pytest.raises(Unreachable, match="an earlier attempt has no answer"):
         await client(NoAnswer("HTTP 500"), No("denied", DENIED)).swap(7, MINE)
     with pytest.raises(Unreachable, match="an earlier attempt has no answer"):
-        await client(NoAnswer("HTTP 500"), Refused("a proxy's page")).swap(7, MINE)
+        await client(NoAnswer("HTTP 500"), ArbiterRefused("a proxy's page")).swap(7, MINE)
 
 
 async def test_what_a_swap_sends_is_on_condition_of_the_revision() -> None:

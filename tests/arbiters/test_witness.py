@@ -24,7 +24,7 @@ import pytest
 import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandemq_server.arbiters.base import Refused, SwapLost, Unreachable
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.arbiters.endpoints import client_tls
 from tandemq_server.arbiters.witness_client import Witness
 from tandemq_server.statemachine.seat import Reading
@@ -197,8 +197,12 @@ async def _secured_client(url: str, ca: Path) -> None:
     assert await client.alive() == {"a"}
     await client.close()
     for options, error, said in (
-        ({"token": "wrong-token-of-length", "tls": client_tls(ca)}, Refused, "not the witness's"),
-        ({"tls": client_tls(ca)}, Refused, "Authorization"),
+        (
+            {"token": "wrong-token-of-length", "tls": client_tls(ca)},
+            ArbiterRefused,
+            "not the witness's",
+        ),
+        ({"tls": client_tls(ca)}, ArbiterRefused, "Authorization"),
         ({"token": TOKEN, "tls": client_tls(None)}, Unreachable, "certificate"),
     ):
         client = Witness(url, "jobs", **options)  # type: ignore[arg-type]
@@ -407,11 +411,11 @@ async def test_what_is_no_witness_is_said() -> None:
     client = Witness(f"http://127.0.0.1:{runner.addresses[0][1]}", "jobs")
     wrong = Witness(f"http://127.0.0.1:{runner.addresses[0][1]}/elsewhere", "jobs")
     try:
-        with pytest.raises(Refused, match="no revision that fits"):
+        with pytest.raises(ArbiterRefused, match="no revision that fits"):
             await client.read()
-        with pytest.raises(Refused, match="none of a witness"):
+        with pytest.raises(ArbiterRefused, match="none of a witness"):
             await client.alive()
-        with pytest.raises(Refused, match="HTTP 404"):
+        with pytest.raises(ArbiterRefused, match="HTTP 404"):
             await wrong.read()
     finally:
         await client.close()
@@ -429,9 +433,9 @@ async def test_a_witness_that_forgot_is_told_by_name(tmp_path: Path) -> None:
         process.end()
         (process.data / "witness").unlink()
         await asyncio.to_thread(process.start)
-        with pytest.raises((Refused, Unreachable)):
+        with pytest.raises((ArbiterRefused, Unreachable)):
             await asyncio.wait_for(waiting, 8)
-        with pytest.raises(Refused, match="older copy"):
+        with pytest.raises(ArbiterRefused, match="older copy"):
             await asyncio.wait_for(anext(client.watch(first.revision)), 8)
         with pytest.raises(SwapLost):
             await client.swap(first.revision, a_seat(2))

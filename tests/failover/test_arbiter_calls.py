@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tandemq_server.arbiters.base import Refused, SwapLost, Unreachable
+from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.node.loop import arbiter_calls
 from tandemq_server.node.loop.arbiter_calls import ArbiterCalls
 from tandemq_server.node.loop.clock import monotonic_us
@@ -105,7 +105,7 @@ def run(arbiter: Scripted, story: Callable[[Told], Any], known: Reading | None =
         (None, ("won", SWAP, Reading(SWAP.seat, 8))),
         (SwapLost(Reading(SEAT, 9)), ("lost", SWAP, Reading(SEAT, 9))),
         (Unreachable("scripted: no answer"), ("silent", SWAP, "scripted: no answer")),
-        (Refused("scripted: no"), ("silent", SWAP, "scripted: no")),
+        (ArbiterRefused("scripted: no"), ("silent", SWAP, "scripted: no")),
     ],
 )
 def test_each_outcome_of_a_swap(answer: Exception | None, heard: tuple[Any, ...]) -> None:

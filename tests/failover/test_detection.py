@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandemq_server.node.cluster.failover.detection import Pace, Seen, gone
+from tandemq_server.node.cluster.failover.detection import AnswerPace, Seen, gone
 
 SECOND = 1_000_000
 #: Of failover.silence.
@@ -53,7 +53,7 @@ def test_when_a_master_counts_as_gone(seen: Seen, careful: bool, why: str) -> No
 
 
 def test_so_often_a_minute_so_often_an_hour_until_an_operator_has_looked() -> None:
-    pace = Pace(1, 2)
+    pace = AnswerPace(1, 2)
     assert not pace.wait_us(0)
     assert not pace.spent(0)
     pace.took(0)

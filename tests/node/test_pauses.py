@@ -11,7 +11,7 @@ from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import EMPTY, Client
 from tandemq_server.engine.engine import Engine
-from tandemq_server.node.cluster.pauses import PAUSE_US, Pauses
+from tandemq_server.node.cluster.pauses import PAUSE_US, ProcessPauses
 from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import Identity, Limits
 from tandemq_server.node.loop.clock import LogClock
@@ -55,7 +55,7 @@ class Machine:
         admin.cfg(engine, {"ttr": 30, "in_replicaset": True})
         self.tube: Any = admin.create_tube(engine, "t", "fifottl", {"ttr": 5})
         self.core = Core(engine, Identity("a", "", ""), Limits(), Nobody())
-        self.pauses = Pauses(
+        self.pauses = ProcessPauses(
             self.core, lambda: self.mono_us, self.clock.now, self.later.append, self.told.append
         )
         self.worker, self.other = Worker(1), Worker(2)

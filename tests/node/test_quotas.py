@@ -13,7 +13,7 @@ import yaml
 import tandemq
 from tandemq_server.engine import admin
 from tandemq_server.engine.usage import USER
-from tandemq_server.node.core.quotas import Bucket, Quota
+from tandemq_server.node.core.quotas import Bucket, UserQuota
 from tandemq_server.node.loop.plugins import load_drivers
 from tandemq_server.wire.auth import chap_sha1_hash
 from tests.cluster.cluster_nodes import LINK_ENV, Member, pair
@@ -24,7 +24,7 @@ from tests.ports import free_ports
 
 
 def limited(bench: Any, **quota: Any) -> None:
-    bench.core.quotas.take({"ann": Quota(**quota)})
+    bench.core.quotas.take({"ann": UserQuota(**quota)})
     bench.core.forget_tables()
 
 

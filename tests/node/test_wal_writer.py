@@ -9,7 +9,7 @@ import pytest
 
 from tandemq.model.errors import StorageError
 from tandemq_server.node.core.core import Turn
-from tandemq_server.node.loop.syncer import PATIENCE, Pace, Syncs
+from tandemq_server.node.loop.syncer import PATIENCE, SyncPace, Syncs
 from tandemq_server.node.loop.wal_writer import WalWriter
 
 pytestmark = pytest.mark.asyncio
@@ -186,14 +186,14 @@ async def test_a_write_mode_never_syncs_in_the_loop() -> None:
     assert Syncs().quick
 
 
-def _after(pace: Pace, seconds: float, count: int) -> bool:
+def _after(pace: SyncPace, seconds: float, count: int) -> bool:
     for _ in range(count):
         pace.took(seconds)
     return pace.quick
 
 
 async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_ever_more_rarely() -> None:
-    pace = Pace()
+    pace = SyncPace()
     assert _after(pace, 0.0004, 1000)
     assert not _after(pace, 0.006, 1)  # one long wait is enough
     assert not _after(pace, 0.0005, PATIENCE - 1)

@@ -22,7 +22,7 @@ from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.messages import CONTINUE
 from tandemq_server.spaces.store import Store
 from tandemq_server.statemachine import notes
-from tandemq_server.statemachine.notes import Notes
+from tandemq_server.statemachine.notes import RoleNotes
 from tandemq_server.statemachine.promotion import Advice, Answer
 from tandemq_server.storage.log import Log
 from tandemq_server.storage.recovery import open_log, recover
@@ -86,7 +86,7 @@ def confirm_before_durable(patch: Patch) -> None:
 
 
 def ignore_newer_terms(patch: Patch) -> None:
-    patch.setattr(Notes, "_seen", lambda _notes, _item, _role: None)
+    patch.setattr(RoleNotes, "_seen", lambda _notes, _item, _role: None)
 
 
 def lose_deletes_on_the_replica(patch: Patch) -> None:

@@ -16,7 +16,7 @@ from tandemq.model.errors import StorageError
 from tandemq_server.config import Settings
 from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES
-from tandemq_server.node.cluster.pauses import Pauses
+from tandemq_server.node.cluster.pauses import ProcessPauses
 from tandemq_server.node.cluster.peering import Peering
 from tandemq_server.node.cluster.role import RoleKeeper
 from tandemq_server.node.core.connection import Connection
@@ -270,7 +270,7 @@ class SimNode(Dialing):
         self.wal.on_commit = lambda lsn: (self._check_commit(lsn), committed(lsn))[1]
         self.storage.retained = self.peering.source.retained_lsn
         self.role.observers.append(lambda made: [see(self, made) for see in self.observers])
-        self.pauses = Pauses(
+        self.pauses = ProcessPauses(
             self.core, mono, self.clock.now, lambda call: self.soon(50 * MS, call), lambda _s: None
         )
         self.peering.redial = lambda: self.soon(0, self._dial_all)

@@ -17,7 +17,7 @@ from tandemq_server.storage.backup import Backup
 from tandemq_server.storage.copies import MANIFEST_NAME, read_manifest
 from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.memory import MemoryDisk
-from tandemq_server.storage.mend import MISSING_NAME, Damaged, end_before, read_missing
+from tandemq_server.storage.mend import MISSING_NAME, DamagedFiles, end_before, read_missing
 from tandemq_server.storage.restore import Restore
 from tandemq_server.storage.snapshot_writer import SnapshotWriter
 from tests.storage.storage_samples import EPOCH_US, TERM_1, Writing, loaded, small_snapshot
@@ -376,7 +376,7 @@ def test_what_is_missing_is_missing_in_the_copy_too() -> None:
     writing.log.sync()
     writing.log.publish_commit(120)
     damaged = segment_names(writing.disk)[-2]
-    end_before(writing.disk, writing.meta, Damaged(damaged, 2_000, "CRC"))
+    end_before(writing.disk, writing.meta, DamagedFiles(damaged, 2_000, "CRC"))
     backup = MemoryDisk()
     run = Backup(writing.disk, backup, NOW_US)
     for _ in run:

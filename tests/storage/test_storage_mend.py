@@ -10,7 +10,7 @@ from tandemq.log.segment import SEGMENT_HEADER_SIZE, segment_names
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq_server.storage.memory import MemoryDisk
-from tandemq_server.storage.mend import Damaged, end_before, read_missing
+from tandemq_server.storage.mend import DamagedFiles, end_before, read_missing
 from tandemq_server.storage.recovery import recover
 from tests.storage.storage_samples import (
     CLUSTER,
@@ -39,7 +39,7 @@ def mended(disk: MemoryDisk) -> tuple[int, int]:
     for _ in range(5):
         try:
             found, _ = loaded(disk)
-        except Damaged as damage:
+        except DamagedFiles as damage:
             end_before(disk, META, damage)
         else:
             return found.last_lsn, found.missing_lsn
@@ -120,7 +120,7 @@ def test_stopped_at_any_operation_it_is_finished_the_next_time(operation: str) -
     reached = 0
     for nth in range(1, 40):
         disk = MemoryDisk(files)
-        with pytest.raises(Damaged) as caught:
+        with pytest.raises(DamagedFiles) as caught:
             loaded(disk)
         disk.fail(operation, nth)
         try:

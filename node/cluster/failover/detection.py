@@ -52,7 +52,7 @@ def gone(seen: Seen, silence_us: int, careful: bool) -> str:
     return ""
 
 
-class Pace:
+class AnswerPace:
     """How often a node takes over by itself: so often a minute, so often an hour, then never."""
 
     def __init__(self, per_minute: int, per_hour: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.failover import story
-from tandemq_server.node.cluster.failover.detection import Pace
+from tandemq_server.node.cluster.failover.detection import AnswerPace
 from tandemq_server.node.cluster.failover.master import PAUSE_US, Watch
 from tandemq_server.replication.commit import PAIR, CommitPoint, GoSolo, PairAgain
 from tandemq_server.statemachine import effects as fx
@@ -73,7 +73,7 @@ class SeatKeeper:
         self.resting = False
         self.paused = ""
         self.problem = ""
-        self.pace = Pace(self.failover.per_minute, self.failover.per_hour)
+        self.pace = AnswerPace(self.failover.per_minute, self.failover.per_hour)
         self.watch = Watch(self)
         self.story = story.Story()
         #: When the arbiter last answered anything, and when the newest read was begun.
