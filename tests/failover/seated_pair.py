@@ -79,7 +79,7 @@ class Putter(threading.Thread):
                 )
             except (tarantool.Error, OSError, Warning):
                 # Also the connector's warning that it tries again, which the tests make an error.
-                self.members.reverse()
+                self.members.append(self.members.pop(0))
                 time.sleep(0.01)
                 continue
             try:
@@ -89,7 +89,7 @@ class Putter(threading.Thread):
                     self.accepted.append((time.monotonic(), number, member.name))
                     self.ending.wait(0.002)
             except (tarantool.Error, OSError, Warning):
-                self.members.reverse()
+                self.members.append(self.members.pop(0))
             finally:
                 client.close()
 
