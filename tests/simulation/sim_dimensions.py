@@ -324,9 +324,9 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "short_logs": (0.6, short_logs),
     "slow_disks": (0.2, slow_disks),
     "traps": (0.6, traps),
-    "y_bulk": (0.25, bulk),
-    "y_queue15": (0.2, queue15),
-    "z_peers": (0.2, peers),
+    "y_bulk": (0.15, bulk),
+    "y_queue15": (0.15, queue15),
+    "z_peers": (0.15, peers),
 }
 #: Came later: off where a seed is to be what it was before.
 LATER = ("y_bulk", "y_queue15", "z_peers")
