@@ -64,9 +64,10 @@ docs: setup ## write docs/configuration.md, calls.md and cli.md from schema, cal
 site: $(VENV)/.test ## build the documentation's site into site/, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-screenshots: $(VENV)/.test tools ## take the pictures in docs/img anew: the console, a report
+screenshots: $(VENV)/.test tools ## take the pictures in docs/img anew: the console, a report, make run
 	@$(BIN)/python -m tests.console.screenshots
 	@$(BIN)/python -m tests.spark.screenshots
+	@$(BIN)/python -m demo.record docs/img/demo.svg
 
 lint: $(VENV)/.test ## ruff (format and lint), mypy, import-linter
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }
