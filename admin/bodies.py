@@ -47,7 +47,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Nothing(Body):
+class EmptyBody(Body):
     """No field at all; an empty body will do."""
 
 
@@ -110,7 +110,7 @@ async def read_body(request: web.Request, model: type[Body], seconds: float) -> 
     except TimeoutError:
         headers = {"Connection": "close"}
         raise Problem("timeout", f"the body took more than {seconds:g} s", None, headers) from None
-    if not raw and model is Nothing:
+    if not raw and model is EmptyBody:
         return {}
     return check_body(parse(raw), model)
 

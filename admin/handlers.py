@@ -12,8 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from tandemq_server.admin.bodies import (
+    EmptyBody,
     FailoverRequest,
-    Nothing,
     ReadOnlyRequest,
     SwitchoverRequest,
     read_body,
@@ -122,7 +122,7 @@ class Handlers:
         return self._done(operation)
 
     async def solo(self, request: web.Request) -> web.Response:
-        await read_body(request, Nothing, self.config.body_s)
+        await read_body(request, EmptyBody, self.config.body_s)
         return self._done(await self.operations.run("solo", {}, self.backend.solo))
 
     async def failover(self, request: web.Request) -> web.Response:
@@ -131,11 +131,11 @@ class Handlers:
         return self._done(await self.operations.run("failover", body, change))
 
     async def reload(self, request: web.Request) -> web.Response:
-        await read_body(request, Nothing, self.config.body_s)
+        await read_body(request, EmptyBody, self.config.body_s)
         return self._done(await self.operations.run("reload", {}, self.backend.reload))
 
     async def snapshot(self, request: web.Request) -> web.Response:
-        await read_body(request, Nothing, self.config.body_s)
+        await read_body(request, EmptyBody, self.config.body_s)
         return self._done(await self.operations.run("snapshot", {}, self.backend.snapshot))
 
     def _done(self, operation: Operation) -> web.Response:

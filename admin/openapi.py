@@ -119,7 +119,7 @@ def _schemas() -> Json:
         }
     )
     schemas |= {model.__name__: of_model(model) for model in BODIES}
-    schemas["Empty"] = of_model(bodies.Nothing)
+    schemas["Empty"] = of_model(bodies.EmptyBody)
     return {**schemas, **_problem_schemas()}
 
 

@@ -21,7 +21,7 @@ SIDES, ACTIONS = ("puts", "takes"), ("kick", "bury", "release", "delete", "move"
     [
         (bodies.ReadOnlyRequest, {}, "read_only", "is missing", [True, False]),
         (bodies.ReadOnlyRequest, {"read_only": 1}, "read_only", "is not a bool", [True, False]),
-        (bodies.Nothing, {"a": 1}, "a", "is not a field of this request", []),
+        (bodies.EmptyBody, {"a": 1}, "a", "is not a field of this request", []),
         (bodies.SwitchoverRequest, {"to": None}, "to", "is not a str", NODE),
         (bodies.SwitchoverRequest, {"to": ""}, "to", "has 0 characters", NODE),
         (bodies.SwitchoverRequest, {"to": "x" * 64}, "to", "has 64 characters", NODE),
