@@ -20,8 +20,8 @@ T ?=
 # Further words for a command: make run ARGS="--limit 1000"
 ARGS ?=
 CYCLES ?= 1000
-# Processes that share the tests
-WORKERS ?= 2
+# Processes that share the tests, which wait for a quarter of their time: one more than two cores
+WORKERS ?= 3
 CHAOS_SEEDS ?= 1
 # What make judge judges: scenarios of the simulation, and where their histories go
 SIM_SEEDS ?= 3000
