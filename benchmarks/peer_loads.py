@@ -46,8 +46,20 @@ async def lanes(count: int, lane: Callable[[int], Awaitable[None]]) -> None:
             group.create_task(_awaited(lane(number)))
 
 
-async def _awaited(one: Awaitable[None]) -> None:
+async def _awaited(one: Awaitable[Any]) -> None:
     await one
+
+
+async def spread(amount: int, count: int, one: Callable[[int], Awaitable[Any]]) -> int:
+    """`one(lane)` so often, by `count` lanes at once; the amount."""
+    work = load.Work(amount)
+
+    async def lane(number: int) -> None:
+        while work.draw():
+            await one(number)
+
+    await lanes(count, lane)
+    return amount
 
 
 class Iproto:
@@ -119,31 +131,24 @@ async def redis(url: str, effort: Effort) -> AsyncIterator[Load]:
 
 class Redis:
     def __init__(self, clients: list[Any], effort: Effort) -> None:
-        self._clients, self._effort = clients, effort
+        self._clients, self._many = clients, effort.in_flight
         self._data = {"d": b"x" * effort.shape.payload_bytes}
 
+    def _client(self, lane: int) -> Any:
+        return self._clients[lane % len(self._clients)]
+
     async def put(self, count: int) -> int:
-        work = load.Work(count)
-
-        async def lane(number: int) -> None:
-            client = self._clients[number % len(self._clients)]
-            while work.draw():
-                await client.xadd("s", self._data)
-
-        await lanes(self._effort.in_flight, lane)
-        return count
+        return await spread(
+            count, self._many, lambda lane: self._client(lane).xadd("s", self._data)
+        )
 
     async def take_ack(self, count: int) -> int:
-        work = load.Work(count)
+        async def one(lane: int) -> None:
+            client = self._client(lane)
+            found = await client.xreadgroup("g", f"c{lane}", {"s": ">"}, count=1)
+            await client.xack("s", "g", found[0][1][0][0])
 
-        async def lane(number: int) -> None:
-            client = self._clients[number % len(self._clients)]
-            while work.draw():
-                found = await client.xreadgroup("g", f"c{number}", {"s": ">"}, count=1)
-                await client.xack("s", "g", found[0][1][0][0])
-
-        await lanes(self._effort.in_flight, lane)
-        return 2 * count
+        return 2 * await spread(count, self._many, one)
 
 
 @contextlib.asynccontextmanager
@@ -175,18 +180,14 @@ async def nats(url: str, effort: Effort) -> AsyncIterator[Load]:
 
 class Nats:
     def __init__(self, streams: list[Any], effort: Effort) -> None:
-        self._streams, self._effort = streams, effort
+        self._streams, self._many = streams, effort.in_flight
+        self._data = b"x" * effort.shape.payload_bytes
 
     async def put(self, count: int) -> int:
-        work, data = load.Work(count), b"x" * self._effort.shape.payload_bytes
-
-        async def lane(number: int) -> None:
-            stream = self._streams[number % len(self._streams)]
-            while work.draw():
-                await stream.publish("s", data)
-
-        await lanes(self._effort.in_flight, lane)
-        return count
+        streams = self._streams
+        return await spread(
+            count, self._many, lambda lane: streams[lane % len(streams)].publish("s", self._data)
+        )
 
     async def take_ack(self, count: int) -> int:
         work = load.Work(count)
@@ -275,15 +276,16 @@ class Rabbitmq:
         self._pika, self._channels, self._effort = pika, channels, effort
 
     async def put(self, count: int) -> int:
-        work, data = load.Work(count), b"x" * self._effort.shape.payload_bytes
+        data, message = b"x" * self._effort.shape.payload_bytes, self._pika.Message
 
-        async def lane(number: int) -> None:
-            exchange = self._channels[number % len(self._channels)].default_exchange
-            while work.draw():
-                await exchange.publish(self._pika.Message(data, delivery_mode=2), routing_key="q")
+        def one(lane: int) -> Awaitable[Any]:
+            exchange = self._channels[lane % len(self._channels)].default_exchange
+            published: Awaitable[Any] = exchange.publish(
+                message(data, delivery_mode=2), routing_key="q"
+            )
+            return published
 
-        await lanes(self._effort.in_flight, lane)
-        return count
+        return await spread(count, self._effort.in_flight, one)
 
     async def take_ack(self, count: int) -> int:
         left, done = [count], asyncio.Event()
