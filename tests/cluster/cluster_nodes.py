@@ -45,17 +45,20 @@ class Member(NodeProcess):
         self.ask_port = admin
         self.data = home / name
         self.peers = peers
-        words = ["--name", name, "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
-        words += ["--data-dir", str(self.data), "--guest", "all"]
-        for peer in peers:
-            words += ["--peer", f"127.0.0.1:{peer}"]
-        words += LINK if peers else ()
-        super().__init__(home / f"{name}.log", *words, env=LINK_ENV)
+        super().__init__(home / f"{name}.log")
         self.flags: tuple[str, ...] = ()
         self.clients: list[tarantool.Connection] = []
 
     def start(self, *flags: str, wait: bool = True) -> Member:
-        return super().start(*self.flags, *flags, wait=wait)
+        # Put together anew each time: whom it dials may have changed, a proxy for instance.
+        own = ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
+        own += ["--admin", f"127.0.0.1:{self.admin_port}"]
+        own += ["--data-dir", str(self.data), "--guest", "all"]
+        for peer in self.peers:
+            own += ["--peer", f"127.0.0.1:{peer}"]
+        own += LINK if self.peers else ()
+        self.env = LINK_ENV | self.env
+        return super().start(*own, *self.flags, *flags, wait=wait)
 
     def connect(self, **options: Any) -> tarantool.Connection:
         """A stock connector; closed with the cluster."""

@@ -47,7 +47,7 @@ def test_with_peers_a_task_in_hand_survives_a_switch_over(
         main(["doctor", f"127.0.0.1:{nodes.b.admin_port}"])
         assert "tasks in hand: stay 60 s with a worker" in capsys.readouterr().out
         # In words of people, on both sides.
-        assert status["summary"] == "master, followed by a, 0 behind"
+        until(lambda: nodes.b.status()["summary"] == "master, followed by a, 0 behind")
         until(lambda: nodes.a.status()["summary"] == "replica, following b, 0 behind")
         assert main(["status", "--admin", f"127.0.0.1:{nodes.a.admin_port}"]) == 0
         shown = capsys.readouterr().out

@@ -46,8 +46,21 @@ def source(**fields: Any) -> Any:
 
 def test_a_confirmation_counts_for_the_term_it_is_of() -> None:
     upstream = source()
+    upstream.peering.peers = {"peer": SimpleNamespace(node_id=ONE)}
     upstream.confirmed(ONE, Ack(OLD, 5, 5, 0))
     assert upstream.wal.gate.commit_lsn == 0
+    upstream.confirmed(ONE, Ack(NEW, 4, 5, 0))
+    assert upstream.wal.gate.commit_lsn == 4
+
+
+def test_only_a_peer_s_confirmation_counts() -> None:
+    upstream = source()
+    upstream.peering.peers = {"peer": SimpleNamespace(node_id=TWO)}
+    upstream.confirmed(ONE, Ack(NEW, 4, 5, 0))
+    assert upstream.wal.gate.commit_lsn == 0
+    # As long as the peer was not reached nobody knows who it is.
+    upstream = source()
+    upstream.peering.peers = {"peer": SimpleNamespace(node_id=b"")}
     upstream.confirmed(ONE, Ack(NEW, 4, 5, 0))
     assert upstream.wal.gate.commit_lsn == 4
 
