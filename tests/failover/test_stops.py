@@ -35,7 +35,7 @@ async def still(cluster: Cluster, *names: str) -> None:
 
 async def under_load(home: Path, witness: Process, port: int) -> None:
     with serving(home) as server:
-        cluster = seated(home, server, port)
+        cluster = seated(home, server, [port])
         try:
             await cluster.start()
             await paired(cluster)
@@ -91,7 +91,7 @@ def test_an_arbiter_that_forgot_promotes_nobody_who_lacks_anything(tmp_path: Pat
 
 async def emptied(home: Path, witness: WitnessProcess) -> None:
     with serving(home) as server:
-        cluster = seated(home, server, witness.port)
+        cluster = seated(home, server, [witness.port])
         try:
             await cluster.start()
             assert await paired(cluster) == "a"
