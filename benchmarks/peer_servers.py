@@ -23,10 +23,11 @@ POSTGRES = Path("/usr/lib/postgresql")
 #: How Tarantool is told what the queue module needs, and nothing more.
 _LUA = """
 package.path = '{queue}/?.lua;{queue}/?/init.lua;' .. package.path
-box.cfg{{listen = '127.0.0.1:{port}', wal_mode = 'write', log_level = 2, work_dir = '{data}'}}
+box.cfg{{wal_mode = 'write', log_level = 2, work_dir = '{data}'}}
 box.schema.user.grant('guest', 'read,write,execute', 'universe')
 queue = require('queue')
 queue.create_tube('fifo', 'fifo', {{if_not_exists = true}})
+box.cfg{{listen = '127.0.0.1:{port}'}}
 """
 
 
