@@ -128,12 +128,15 @@ async def tandem(directory: Path, celery: bool = False) -> AsyncIterator[Server]
 
 
 @contextlib.asynccontextmanager
-async def redis(directory: Path) -> AsyncIterator[Server]:
-    """Redis that keeps what it was told when the process dies, as Tandem does."""
+async def redis(directory: Path, fsync: str = "everysec") -> AsyncIterator[Server]:
+    """Redis that keeps what it was told when the process dies, as Tandem does.
+
+    fsync: of its log of operations; always or everysec.
+    """
     program, port = redis_program(), free_port()
     directory.mkdir(parents=True)
     words = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
-    words += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--daemonize", "no"]
+    words += ["--appendonly", "yes", "--appendfsync", fsync, "--save", "", "--daemonize", "no"]
     server = Started(words, directory / "out.log")
     try:
         await answers(server, port, lambda s: s.sendall(b"PING\r\n") or s.recv(7) == b"+PONG\r\n")

@@ -11,12 +11,11 @@ import os
 import pwd
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from benchmarks.broker_servers import PeerMissing, Server, Started, answers, redis_program
+from benchmarks.broker_servers import PeerMissing, Server, Started, answers
 from demo.nodes import free_port
 
 POSTGRES = Path("/usr/lib/postgresql")
@@ -68,9 +67,6 @@ async def postgres(directory: Path, synchronous: str) -> AsyncIterator[Server]:
         except KeyError:
             raise PeerMissing("there is no user postgres to run PostgreSQL as") from None
         shutil.chown(directory, user.pw_uid, user.pw_gid)
-        for above in directory.parents:
-            if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
-                above.chmod(above.stat().st_mode | 0o011)
         who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     data, port = directory / "data", free_port()
     made = subprocess.run(
@@ -106,26 +102,6 @@ async def nats(directory: Path) -> AsyncIterator[Server]:
         yield Server(f"nats://127.0.0.1:{port}", process.cpu_seconds)
     finally:
         await process.end()
-
-
-@contextlib.asynccontextmanager
-async def redis(directory: Path, fsync: str) -> AsyncIterator[Server]:
-    """Redis with its log of operations; fsync: always or everysec."""
-    server, port = redis_program(), free_port()
-    directory.mkdir(parents=True)
-    words = [server, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
-    words += ["--appendonly", "yes", "--appendfsync", fsync, "--save", "", "--daemonize", "no"]
-    process = Started(words, directory / "out.log")
-    try:
-        await answers(process, port, _pong)
-        yield Server(f"redis://127.0.0.1:{port}", process.cpu_seconds)
-    finally:
-        await process.end()
-
-
-def _pong(connection: socket.socket) -> bool:
-    connection.sendall(b"PING\r\n")
-    return connection.recv(7) == b"+PONG\r\n"
 
 
 @contextlib.asynccontextmanager

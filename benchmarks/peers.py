@@ -32,6 +32,7 @@ from benchmarks.broker_servers import (
     package_version,
     rabbitmq,
     rabbitmq_version,
+    redis,
     redis_version,
 )
 from benchmarks.measure import Neighbours, Sample, Stopwatch, environment
@@ -106,14 +107,14 @@ def peers(queue: Path | None) -> tuple[Peer, ...]:
             "Redis streams",
             False,
             lambda: f"{redis_version()}, appendfsync everysec",
-            partial(servers.redis, fsync="everysec"),
+            partial(redis, fsync="everysec"),
             loads.redis,
         ),
         Peer(
             "Redis streams, synced",
             True,
             lambda: f"{redis_version()}, appendfsync always",
-            partial(servers.redis, fsync="always"),
+            partial(redis, fsync="always"),
             loads.redis,
         ),
         Peer("NATS JetStream", False, _nats, servers.nats, loads.nats),

@@ -114,8 +114,7 @@ class Source:
         A peer takes it that this node acknowledges nothing without one of its peers. As long as
         one of them was not reached, nobody knows who of those that follow it is.
         """
-        known = {peer.node_id for peer in self.peering.peers.values()}
-        return node_id in known or b"" in known
+        return any(peer.node_id in (node_id, b"") for peer in self.peering.peers.values())
 
     def retained_lsn(self) -> int | None:
         """The first record some downstream still needs; None when there is none.
