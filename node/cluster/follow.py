@@ -55,6 +55,8 @@ class Follow(Link):
         #: The upstream stopped writing at the end of its log (HANDOFF), after its last heartbeat.
         self.handed_off = False
         core = peering.core
+        #: The state this node said it is in when the link began.
+        self._greeted_in = core.state
         self.send(self.applier.hello(core.state, core.read_only, peering.wal.mode))
 
     @property
@@ -108,6 +110,10 @@ class Follow(Link):
         self._decided(decisions)
         if self.ended:
             return
+        if isinstance(message, Welcome) and peering.core.state != self._greeted_in:
+            # What changed while the greetings crossed was told to nobody here: a switch-over would
+            # wait for the next heartbeat.
+            self.send(peering.asking.heartbeat(self))
         if isinstance(message, (Heartbeat, Handoff)):
             peering.peer_changed()
         if self.probe and applier.feeding:

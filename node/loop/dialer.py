@@ -37,6 +37,9 @@ ANSWER_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 3.0
 #: After a refusal by name the peer is asked again this slowly, in seconds.
 REFUSED_PAUSE = 2.0
+#: A link that ends because a role changed is made anew at once, so many times in a row (a
+#: switch-over ends two), and after that so many times a second.
+AT_ONCE, AT_ONCE_A_SECOND = 8.0, 2.0
 #: A closed link's last words that nobody reads are not waited for longer than this, in seconds.
 LINGER_SECONDS = 1.0
 _FAILURES = (OSError, TimeoutError, client.ClientError, EOFError)
@@ -76,7 +79,7 @@ class Dialer:
 
     async def _keep(self, address: str) -> None:
         nudge, peer = self._nudges[address], self.peering.peers[address]
-        quick = 0
+        quick, at_once = 0, AtOnce(asyncio.get_running_loop().time())
         while True:
             try:
                 socket = await self._reach(address)
@@ -94,7 +97,7 @@ class Dialer:
             if peer.refused:
                 pause = REFUSED_PAUSE
             elif peer.again:
-                pause = 0.0 if quick < 3 else min(FIRST_PAUSE * 2**quick, 1.0)
+                pause = 0.0 if at_once.may(loop.time()) else 1.0 / AT_ONCE_A_SECOND
             else:
                 pause = min(FIRST_PAUSE * 2**quick, LONGEST_PAUSE)
             await _pause(nudge, pause)
@@ -166,6 +169,22 @@ class Dialer:
         socket.write(packet)
         length = client.reply_length(await socket.read(client.LENGTH_BYTES))
         return client.check_reply(await socket.read(length))
+
+
+class AtOnce:
+    """An allowance of links made without a pause. times: seconds of the event loop."""
+
+    def __init__(self, now: float) -> None:
+        self._left, self._since = AT_ONCE, now
+
+    def may(self, now: float) -> bool:
+        """Whether one more is allowed; it is counted then."""
+        self._left = min(AT_ONCE, self._left + (now - self._since) * AT_ONCE_A_SECOND)
+        self._since = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
 
 
 def _why(error: BaseException | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tandemq_server.node.loop.dialer import Dialer
+from tandemq_server.node.loop.dialer import AT_ONCE, Dialer
 
 
 class Counted(Dialer):
@@ -69,3 +69,21 @@ async def test_a_nudge_while_a_link_stands_makes_no_busy_loop() -> None:
                     (await dialer.next()).ended.set()
     finally:
         await dialer.stop()
+
+
+@pytest.mark.asyncio
+async def test_links_that_end_with_a_role_are_made_anew_at_once_but_not_for_ever() -> None:
+    """Two switch-overs within a second end four links; a link that ends at once is no busy loop."""
+    dialer = Counted()
+    dialer.peering.peers["b:1"].again = True
+    dialer.start()
+    made = 0
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                while True:
+                    (await dialer.next()).ended.set()
+                    made += 1
+    finally:
+        await dialer.stop()
+    assert AT_ONCE <= made <= AT_ONCE + 2

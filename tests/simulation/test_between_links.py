@@ -181,3 +181,40 @@ def test_who_let_a_peer_lead_does_not_lead_again_without_proof() -> None:
     assert not settled.ok
     assert "nothing shows that it does not serve" in settled.reason
     assert two.serving() == ["b"]
+
+
+class Letters:
+    """A wire whose bytes a test carries over by hand."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def take(self) -> bytes:
+        sent, self.sent = self.sent, b""
+        return sent
+
+
+def test_a_state_that_changes_while_the_greetings_cross_is_told_with_the_first_answer() -> None:
+    """Else a switch-over waits for the next heartbeat to hear that the other node serves."""
+    two = Two(5).start()
+    two.cut()
+    two.until(lambda: not two.a.peering.links() and not two.b.peering.links())
+    there, back = Letters(), Letters()
+    follow = two.a.peering.connect("b:1", there)
+    feed = two.b.peering.accept(back, "a")
+    feed.receive(there.take())
+    assert feed.hello is not None
+    assert feed.hello.state == "RUNNING"
+    two.a.core.set_state("ENDING")
+    two.a.peering.state_changed()
+    assert not there.sent, "nothing is said before the other end is known"
+    follow.receive(back.take())
+    feed.receive(there.take())
+    assert feed.beat is not None
+    assert feed.beat.state == "ENDING"
