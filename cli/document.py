@@ -7,11 +7,17 @@ Explanations are docs/_site/cli.md. Must not be here: what a command is for; its
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-MARK = "{{ commands }}"
+MARK, SHARED_MARK = "{{ commands }}", "{{ shared flags }}"
+#: Flags that many commands have are explained once: (title, a command that has them, the flags).
+_TLS = ("--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name")
+SHARED = (
+    ("Flags of clients", "put", ("--server", "--user", "--password-env", *_TLS)),
+    ("Flags of the admin API", "status", ("--admin", "--token-env", *_TLS)),
+)
 #: Its flags are another parser's.
 ELSEWHERE: dict[str, str] = {}
 
@@ -39,19 +45,47 @@ def commands(group: Any, path: str = "tandemq") -> Iterator[tuple[str, Any]]:
 
 
 def page(template: str) -> str:
-    """The template with its mark replaced. Raises ValueError when it has none."""
-    if MARK not in template:
-        raise ValueError(f"the template has no {MARK}")
+    """The template with its marks replaced. Raises ValueError when one is missing."""
+    for mark in (MARK, SHARED_MARK):
+        if mark not in template:
+            raise ValueError(f"the template has no {mark}")
     panels: dict[str, list[str]] = {}
     group = tree()
+    shared = {title: _shared(group.get_command(None, name), flags) for title, name, flags in SHARED}
     for words, command in commands(group):
         top = group.commands[words.split()[1]]
-        panels.setdefault(top.rich_help_panel or "Others", []).append(_section(words, command))
+        section = _section(words, command, shared)
+        panels.setdefault(top.rich_help_panel or "Others", []).append(section)
     found = [f"## {name}\n\n" + "\n".join(sections) for name, sections in panels.items()]
+    told = [f"### {title}\n\n{_table(rows.values())}" for title, rows in shared.items()]
+    template = template.replace(SHARED_MARK, "\n".join(told).rstrip("\n"))
     return template.replace(MARK, "\n".join(found).rstrip("\n"))
 
 
-def _section(words: str, command: Any) -> str:
+def _table(rows: Iterable[str]) -> str:
+    return "\n".join(["| | Default | |", "|---|---|---|", *rows, ""])
+
+
+def _shared(command: Any, flags: tuple[str, ...]) -> dict[str, str]:
+    """The rows of these flags by flag."""
+    rows = {one.opts[0]: _row(one) for one in command.params}
+    return {flag: rows[flag] for flag in flags}
+
+
+def _in_short(rows: list[str], shared: dict[str, dict[str, str]]) -> list[str]:
+    """Rows, those explained once for many commands as one with nothing but their flags."""
+    for title, known in shared.items():
+        if len(same := {flag for flag, row in known.items() if row in rows}) < len(_TLS):
+            continue
+        at = min(rows.index(known[flag]) for flag in same)
+        flags = " ".join(f"`{flag}`" for flag in known if flag in same)
+        anchor = title.lower().replace(" ", "-")
+        rows[at] = f"| {flags} |  | [{title}](#{anchor}). |"
+        rows = [row for row in rows if row not in known.values()]
+    return rows
+
+
+def _section(words: str, command: Any, shared: dict[str, dict[str, str]]) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     usage = " ".join([words, *(_argument(one) for one in arguments)])
     lines = [f"### {words}", "", f"`{usage}`", "", _text(command.help or ""), ""]
@@ -59,7 +93,7 @@ def _section(words: str, command: Any) -> str:
         return "\n".join([*lines, ELSEWHERE[words.removeprefix("tandemq ")], ""])
     rows = [row for one in command.params if (row := _row(one))]
     if rows:
-        lines += ["| | Default | |", "|---|---|---|", *rows, ""]
+        lines += [_table(_in_short(rows, shared))]
     return "\n".join(lines)
 
 
