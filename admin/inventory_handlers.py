@@ -13,6 +13,7 @@ from tandemq_server.admin.queries import Query
 from tandemq_server.admin.security import TRAIL_PATH, AdminConfig
 from tandemq_server.node.observe import inventory_answers as values
 from tandemq_server.node.observe.answers import Backend
+from tandemq_server.node.observe.past_answers import PastWanted
 from tandemq_server.node.observe.rights import GrantOrder
 
 TASK_ACTIONS = get_args(values.TaskAction)
@@ -66,11 +67,18 @@ class InventoryHandlers:
 
     async def past(self, request: web.Request) -> web.Response:
         query = Query(request)
-        tube, task = query.text("tube"), query.integer("task", -1, -1, ID_MAX)
+        tube = query.text("tube")
+        task = query.integer("task", 0, 0, ID_MAX) if query.given("task") else None
+        wanted = PastWanted(task, query.text("find", ""), query.text("field", ""))
         query.end()
-        if task < 0:
-            raise invalid("task", "is missing", "a task's id")
-        return _answer(await self.backend.past(tube, task))
+        if (task is not None) + bool(wanted.find) + bool(wanted.field) != 1:
+            raise invalid("task", "is missing", "a task's id, or find, or field, one of them")
+        name, equals, _ = wanted.field.partition("=")
+        if wanted.field and not (name and equals):
+            raise invalid("field", "is no field", "NAME=VALUE")
+        if "\0" in tube + wanted.find + wanted.field:
+            raise invalid("tube", "has a zero byte", "text")
+        return _answer(await self.backend.past(tube, wanted))
 
     async def sessions(self, request: web.Request) -> web.Response:
         query = Query(request)

@@ -85,6 +85,19 @@ def outlook() -> Json:
     )
 
 
+def _past(tube: Json) -> Json:
+    text = {"type": "string", "default": ""}
+    return _page(
+        "past",
+        "What happened to a task, step by step, also to one that is gone; from the log.",
+        "Past",
+        tube,
+        _parameter("task", {"type": "integer", "minimum": 0}, "The task's id; or one of the next."),
+        _parameter("find", text, "Tasks with this in their payload."),
+        _parameter("field", text, "NAME=VALUE: tasks with this field in their payload."),
+    )
+
+
 def paths() -> Json:
     text: Json = {"type": "string"}
     number: Json = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 0}
@@ -129,13 +142,7 @@ def paths() -> Json:
             "post": _change_grant(),
         },
         "/v1/tasks": {**tasks, "post": _change_tasks()},
-        "/v1/past": _page(
-            "past",
-            "What happened to a task, step by step, also to one that is gone; from the log.",
-            "Past",
-            tube,
-            _parameter("task", {**number, "minimum": 0}, "The task's id.", required=True),
-        ),
+        "/v1/past": _past(tube),
         "/v1/sessions": _page(
             "sessions",
             "Sessions, and what they hold.",

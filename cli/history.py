@@ -6,7 +6,7 @@ Here: steps as a table or as JSON lines. Must not be here: reading the log (stor
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.cli.directories import Opened, progress, time_text
 from tandemq_server.cli.output import USAGE, CommandError, json_line, note, table
 from tandemq_server.cli.remote import Json, nothing
+
+if TYPE_CHECKING:
+    from tandemq_server.storage.sought import Sought
 
 COLUMNS = ("time", "call", "state", "session", "node", "reason", "LSN")
 _SESSION_DIGITS = 8
@@ -31,6 +34,10 @@ def history(
         str | None,
         typer.Option(metavar="TEXT", help="Tasks with this in their payload, instead of an id."),
     ] = None,
+    field: Annotated[
+        str | None,
+        typer.Option(metavar="NAME=VALUE", help="Tasks with this field in their payload."),
+    ] = None,
     as_lines: Json = False,
 ) -> None:
     """Tell what happened to a task, step by step, also to one that is done; from the log's start.
@@ -40,10 +47,11 @@ def history(
     """
     from tandemq_server.storage.past import Past
 
-    if (task is None) == (find is None) or find == "":
-        raise CommandError("an ID or --find TEXT is needed, and not both", USAGE)
+    sought = _sought(find, field)
+    if (task is None) == (sought is None):
+        raise CommandError("an ID or --find TEXT or --field NAME=VALUE is needed, one", USAGE)
     with Opened(directory) as disk:
-        past = Past(disk, tube, None if task is None else [task], find or "")
+        past = Past(disk, tube, None if task is None else [task], sought)
         steps = sorted(progress(past, "reading", past), key=lambda one: (one.id, one.lsn))
     for problem in past.problems:
         note(problem)
@@ -70,3 +78,14 @@ def history(
             if one.id == number
         ]
         table(COLUMNS, rows, right=("LSN",))
+
+
+def _sought(find: str | None, field: str | None) -> Sought | None:
+    from tandemq_server.storage.sought import Field, Words
+
+    name, equals, value = (field or "").partition("=")
+    if find == "" or (field is not None and not (name and equals)) or (find and field):
+        raise CommandError("either --find TEXT, or --field NAME=VALUE", USAGE)
+    if field is not None:
+        return Field(name, value)
+    return Words(find) if find else None

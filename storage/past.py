@@ -1,11 +1,13 @@
 """What happened to a task, from the log: each step, also of one that is long gone.
 
-Here: finding the frames that may name a task, and reading those alone; the others are only checked.
-Must not be here: how it is shown. The log goes back as far as its oldest segment.
+Here: which bytes a frame that names a task has, and what the records in it say. Frames without them
+are not read (storage.finding). Must not be here: how it is shown. The log goes back as far as its
+oldest segment.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,7 +15,7 @@ import msgpack
 
 from tandemq.log.disk import Disk
 from tandemq.log.meta import META_NAME, read_meta
-from tandemq.log.segment import SegmentReader, segment_names
+from tandemq.log.segment import segment_names
 from tandemq.log.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import (
@@ -32,14 +34,18 @@ from tandemq.model.record import (
     decode_body,
 )
 from tandemq.model.task import STATE_NAMES
+from tandemq_server.storage.finding import Needle, Segment
+from tandemq_server.storage.sought import Sought
 
 #: Spaces of notes on tasks, and in their rows the task and why its attempt failed.
 _NOTES, _NOTE_TASK, _NOTE_REASON = frozenset({521, 522}), 1, 3
 _STATUS = 1
 #: How a new row of `_queue`, space 512, with its five fields stands in a frame.
 _NEW_TUBE = b"\xcd\x02\x00\x95"
-#: Tasks that a search for words goes on with.
+#: Tasks that a search by payload goes on with.
 FOUND_MAX = 20
+#: Packed with five bytes and more: seldom anything else in a log. Of so many, one after the other.
+_LARGE, _LARGE_FEW = 1 << 16, 3
 
 
 class Step(NamedTuple):
@@ -61,21 +67,20 @@ class Step(NamedTuple):
 class Past:
     """Iterate over the steps of some tasks of a tube, oldest first.
 
-    ids: which; None: those whose put has `words` in it (at most FOUND_MAX of them), found as the
-    log is read. total_bytes, done_bytes: for a progress bar. problems: segments that could not be
-    read to their end. known: whether the tube was found at all.
+    ids: which; None: those whose put fits `sought` (at most FOUND_MAX of them), found as the log is
+    read. total_bytes, done_bytes: for a progress bar. problems: segments that could not be read
+    to their end. known: whether the tube was found at all. A segment at a time is in memory.
     """
 
     def __init__(
-        self, disk: Disk, tube: str, ids: Iterable[int] | None = None, words: str = ""
+        self, disk: Disk, tube: str, ids: Iterable[int] | None = None, sought: Sought | None = None
     ) -> None:
         meta = read_meta(disk)
         if meta is None:
             raise StorageError(META_NAME, 0, f"{disk.where} is not a data directory yet")
         self._disk, self._meta, self._tube = disk, meta, tube
-        self._ids = None if ids is None else set(ids)
-        self._found: set[int] = set(self._ids or ())
-        self._words = words.encode()
+        self._sought = None if ids is not None else sought
+        self._found: set[int] = set(ids or ())
         self._names: dict[int, str] = {}
         self._nodes: dict[int, str] = {}
         self._files = [(name, disk.size(name)) for name in segment_names(disk)]
@@ -107,34 +112,48 @@ class Past:
             elif op[0] == TERM:
                 self._nodes[op[1]] = op[5]
 
-    def _may_name(self, body: bytes) -> bool:
-        """Whether a frame may have to do with one of the tasks: by its bytes alone."""
-        if self._ids is None and self._words in body:
-            return True
-        return any(msgpack.packb(task_id) in body for task_id in self._found)
-
     def __iter__(self) -> Iterator[Step]:
-        done = 0
         for name, size in self._files:
             try:
-                reader = SegmentReader(self._disk, name, self._meta, size)
-                begun = reader.info.term
-                self._nodes[begun.number] = begun.node
-                for header, view in reader.frames():
-                    self.done_bytes = done + reader.info.size
-                    body = bytes(view)
-                    if not self._may_name(body) and _NEW_TUBE not in body:
-                        continue
-                    records = decode_body(body, header.count)
-                    for lsn, record in enumerate(records, header.first_lsn):
-                        self._learn(op for op in record[3] if op[0] == CREATE)
-                        yield from self._steps(lsn, header.term, record)
+                segment = Segment(self._disk, name, self._meta, size)
+                self._nodes[segment.term.number] = segment.term.node
+                for _, record in self._records(segment, [_NEW_TUBE]):
+                    self._learn(op for op in record[3] if op[0] == CREATE)
+                spaces = [each for each, found in self._names.items() if found == self._tube]
+                if self._sought is not None:
+                    self._seek(segment, self._sought)
+                if spaces and self._found:
+                    needles, proofs = named_by(self._found, spaces)
+                    for lsn, record in self._records(segment, needles, proofs):
+                        yield from self._steps(lsn, segment.term.number, record)
+                self.problems += dict.fromkeys(segment.problems)
             except StorageError as error:
                 self.problems.append(str(error))
             except FrameError as error:
                 self.problems.append(f"{name}: {error.reason}")
-            done += size
-            self.done_bytes = done
+            self.done_bytes += size
+
+    def _records(
+        self, segment: Segment, needles: Iterable[Needle], proofs: Iterable[bytes] = (b"",)
+    ) -> Iterator[tuple[int, Any]]:
+        """(LSN, record) of each frame with a needle, unless it has none of the proofs."""
+        for header, body in segment.frames(needles):
+            if any(proof in body for proof in proofs):
+                yield from enumerate(decode_body(body, header.count), header.first_lsn)
+
+    def _seek(self, segment: Segment, sought: Sought) -> None:
+        """Finds tasks whose payload fits, until there are enough."""
+        if len(self._found) >= FOUND_MAX:
+            return
+        for _, record in self._records(segment, sought.needles):
+            for op in record[3]:
+                if op[0] not in (INSERT, INSERT_MANY) or self._names.get(op[1]) != self._tube:
+                    continue
+                for row in [op[2]] if op[0] == INSERT else op[2]:
+                    if isinstance(row[-1], bytes) and sought.fits(row[-1]):
+                        self._found.add(row[0])
+                        if len(self._found) >= FOUND_MAX:
+                            return
 
     def _steps(self, lsn: int, term: int, record: Any) -> Iterator[Step]:
         at, kind, session, ops = record
@@ -161,7 +180,7 @@ class Past:
         code = op[0]
         if code in (INSERT, INSERT_MANY):
             for row in [op[2]] if code == INSERT else op[2]:
-                if self._wanted(row):
+                if row[0] in self._found:
                     touched[row[0]] = STATE_NAMES.get(row[_STATUS], str(row[_STATUS]))
         elif code in (SET, SET_MANY):
             pairs = dict(zip(op[3::2], op[4::2], strict=True))
@@ -176,17 +195,6 @@ class Past:
         elif code == TRUNCATE:
             touched.update(dict.fromkeys(self._found, "gone"))
 
-    def _wanted(self, row: Any) -> bool:
-        if row[0] in self._found:
-            return True
-        if self._ids is not None or len(self._found) >= FOUND_MAX:
-            return False
-        payload = row[-1]
-        if isinstance(payload, bytes) and self._words in payload:
-            self._found.add(row[0])
-            return True
-        return False
-
     def _moved(self, ops: list[Op], state: str, many: int) -> str:
         """Where a task went, or came from, in the same record; told where it is plain."""
         if many != 1:
@@ -198,6 +206,39 @@ class Past:
             return ""
         name, what = self._names[others[0][1]], others[0][2]
         return f"to {name} {what[0]}" if code == INSERT else f"from {name} {what}"
+
+
+def named_by(ids: Iterable[int], spaces: Iterable[int]) -> tuple[list[Needle], list[bytes]]:
+    """What a record about one of these tasks has in it, and what its frame must have besides.
+
+    A small id is packed so short that it is everywhere: it is sought behind the number of a space.
+    Changes of many tasks begin with lists, truncation names no task: they are told by their code.
+    """
+    pack = msgpack.packb
+    packed = {each: pack(each) for each in sorted(ids)}
+    proofs = list(packed.values())
+    needles: list[Needle] = [each for number, each in packed.items() if number >= _LARGE]
+    if len(needles) > _LARGE_FEW:
+        needles = [_any_of([each for number, each in packed.items() if number >= _LARGE])]
+    small = b"|".join(re.escape(each) for number, each in packed.items() if number < _LARGE)
+    for space in map(pack, spaces):
+        escaped = re.escape(space)
+        proofs.append(bytes([TRUNCATE]) + space)
+        needles.append(proofs[-1])
+        if small:
+            codes = b"(?<=[\x09-\x0b]" + escaped + b")"
+            text = escaped + b"(?:" + codes + b"|(?:[\x90-\x9f]|\xdc..)?(?:" + small + b"))"
+            needles.append(re.compile(text, re.DOTALL))
+    return needles, proofs
+
+
+def _any_of(packed: list[bytes]) -> re.Pattern[bytes]:
+    """A pattern that begins with one byte wherever it can: what begins alike is found quicker."""
+    first = packed[0][:1]
+    if all(each[:1] == first for each in packed):
+        rest = b"|".join(re.escape(each[1:]) for each in packed)
+        return re.compile(re.escape(first) + b"(?:" + rest + b")")
+    return re.compile(b"|".join(re.escape(each) for each in packed))
 
 
 def _reason(ops: list[Op], task_id: int) -> str:

@@ -84,6 +84,7 @@ export class TasksView {
       pausedWords(tube) ? h("b", { class: "warn" }, pausedWords(tube)) : null,
       side("puts", tube.paused_puts), side("takes", tube.paused_takes),
       h("button", { type: "button", onclick: () => this.alter(tube) }, "Alter …"),
+      h("button", { type: "button", onclick: () => this.lookBack() }, "Look back …"),
       tube.options.dead_letter ? h("a", { href: `#/tubes/${encodeURIComponent(tube.options.dead_letter)}` }, "Its dead letters") : null,
       from.length ? h("span", null, `Dead letters of ${from.join(", ")}:`) : null,
       from.length ? h("button", { type: "button", onclick: () => this.redrive(from) }, "Send back") : null,
@@ -176,13 +177,32 @@ export class TasksView {
   }
 
   // From the node's log: also what is long over. It is read while the dialog is open.
-  async past(id) {
-    const list = h("div", null, h("p", { class: "muted" }, "reading the log …"));
-    get("/v1/past", { tube: this.tube, task: id }, AbortSignal.timeout(40000)).then(({ steps }) => {
-      const rows = steps.map((one) => [moment(one.at), one.call, `${one.state} ${one.moved}`.trim(), one.node, one.session ? one.session.slice(0, 8) : "–", one.reason || "–"]);
-      list.replaceChildren(table(`${count(steps.length)} steps`, ["At", "Call", "State", "Node", "Session", "Reason"], rows, "the log does not go back so far"));
+  readPast(list, wanted) {
+    list.replaceChildren(h("p", { class: "muted" }, "reading the log …"));
+    get("/v1/past", { tube: this.tube, ...wanted }, AbortSignal.timeout(40000)).then(({ steps }) => {
+      const rows = steps.map((one) => [String(one.id), moment(one.at), one.call, `${one.state} ${one.moved}`.trim(), one.node, one.session ? one.session.slice(0, 8) : "–", one.reason || "–"]);
+      list.replaceChildren(table(`${count(steps.length)} steps`, [num("Task"), "At", "Call", "State", "Node", "Session", "Reason"], rows, "the log, as far as it goes back, has nothing of it"));
     }, (error) => list.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message)));
+  }
+
+  async past(id) {
+    const list = h("div");
+    this.readPast(list, { task: id });
     await ask(`Task ${id} of ${this.tube}`, (close) => [list, h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => close(true) }, "Close"))]);
+  }
+
+  // What is done is in no table: it is asked for by id, by a field of its payload, or by words in it.
+  async lookBack() {
+    const list = h("div");
+    const field = h("input", { id: "back", type: "search", autocomplete: "off", placeholder: "17, order=17, or words" });
+    const look = () => {
+      const text = field.value.trim();
+      if (text) this.readPast(list, /^\d+$/.test(text) ? { task: text } : /^[^=\s{"]+=./.test(text) ? { field: text } : { find: text });
+    };
+    field.addEventListener("keydown", (e) => { if (e.key === "Enter") { e.preventDefault(); look(); } });
+    await ask(`What happened in ${this.tube}`, (close) => [
+      h("p", { class: "filters" }, h("label", { for: "back" }, "Task, field or words"), field, h("button", { type: "button", onclick: look }, "Look")), list,
+      h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => close(true) }, "Close"))]);
   }
 
   showBar() {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.observe.inventory_answers import Inventory
     from tandemq_server.node.observe.metrics import NodeMetrics
     from tandemq_server.node.observe.overview import Overview
-    from tandemq_server.node.observe.past_answers import Past
+    from tandemq_server.node.observe.past_answers import Past, PastWanted
 
 Outcome = Literal["planned", "done", "failed", "rolled_back", "skipped"]
 State = Literal["INIT", "STARTUP", "RUNNING", "ENDING", "WAITING"]
@@ -338,7 +338,7 @@ class Backend(Protocol):
         """What is worth a person's attention, in one answer."""
         ...
 
-    async def past(self, tube: str, task: int) -> Past:
+    async def past(self, tube: str, wanted: PastWanted) -> Past:
         """What happened to a task, from this node's log; read by a process of its own."""
         ...
 

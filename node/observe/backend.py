@@ -44,7 +44,7 @@ from tandemq_server.node.observe.inventory import NodeInventory
 from tandemq_server.node.observe.metrics import NodeMetrics, read_node
 from tandemq_server.node.observe.overview import Memory, Overview, overview
 from tandemq_server.node.observe.past import past_of
-from tandemq_server.node.observe.past_answers import Past
+from tandemq_server.node.observe.past_answers import Past, PastWanted
 from tandemq_server.node.observe.peer_status import (
     following,
     loss_bound,
@@ -215,11 +215,11 @@ class NodeBackend:
         tubes = self.inventory.tubes("", "", TUBES_MAX).tubes
         return overview(self.status(), self.cluster(), tubes, used, state)
 
-    async def past(self, tube: str, task: int) -> Past:
+    async def past(self, tube: str, wanted: PastWanted) -> Past:
         if self.settings.wal.mode == "none":
             raise Refused("this node keeps no log (wal.mode is none)")
         async with self._reading:
-            return await past_of(self.settings.data_dir, tube, task)
+            return await past_of(self.settings.data_dir, tube, wanted)
 
     def metrics(self) -> NodeMetrics:
         found = read_node(self.core, self.wal, self.sync, self.role.now())

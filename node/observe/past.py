@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tandemq_server.node.observe.answers import Refused, Unavailable
-from tandemq_server.node.observe.past_answers import Past, PastStep
+from tandemq_server.node.observe.past_answers import Past, PastStep, PastWanted
 
 #: How long the log is read for one request, in seconds, and how nice that process is.
 READ_SECONDS, NICE = 30.0, 10
@@ -20,9 +20,13 @@ _NOTHING = 4
 _PROGRAM = "import sys; from tandemq_server.cli import main; sys.exit(main())"
 
 
-async def past_of(directory: Path, tube: str, task: int) -> Past:
+async def past_of(directory: Path, tube: str, wanted: PastWanted) -> Past:
     """Raises Refused with the reader's own words, Unavailable when it takes too long."""
-    words = ["history", "--json", "--", str(directory), tube, str(task)]
+    words = ["history", "--json"]
+    words += [f"--find={wanted.find}"] if wanted.find else []
+    words += [f"--field={wanted.field}"] if wanted.field else []
+    words += ["--", str(directory), tube]
+    words += [str(wanted.task)] if wanted.task is not None else []
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -45,4 +49,4 @@ async def past_of(directory: Path, tube: str, task: int) -> Past:
         raise
     if process.returncode not in (0, _NOTHING):
         raise Refused(" ".join(err.decode("utf-8", "replace").split()) or "the log was not read")
-    return Past(tube, task, tuple(PastStep(**json.loads(line)) for line in out.splitlines()))
+    return Past(tube, wanted.task, tuple(PastStep(**json.loads(line)) for line in out.splitlines()))

@@ -6,6 +6,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class PastWanted:
+    """Which task's past: one of the three is given. field: NAME=VALUE."""
+
+    task: int | None = None
+    find: str = ""
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PastStep:
     """One step of a task. at: seconds since the epoch; state: after it, "gone" at its end; session:
     hex; node: who was the master; moved: where the task went, or came from.
@@ -24,8 +33,10 @@ class PastStep:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The steps of one task, oldest first; none where the log, as far as it goes back, has none."""
+    """The steps of one task, oldest first, or of tasks found by payload (task is null then); none
+    where the log, as far as it goes back, has none.
+    """
 
     tube: str
-    task: int
+    task: int | None
     steps: tuple[PastStep, ...]

@@ -42,7 +42,7 @@ from tandemq_server.node.observe.inventory import NodeInventory
 from tandemq_server.node.observe.inventory_answers import UnknownTube
 from tandemq_server.node.observe.metrics import NodeMetrics, TubeMetrics
 from tandemq_server.node.observe.overview import Memory, Overview, overview
-from tandemq_server.node.observe.past_answers import Past, PastStep
+from tandemq_server.node.observe.past_answers import Past, PastStep, PastWanted
 from tests.node.harness import Everybody
 
 NONE = Lag(0, 0, 0.0)
@@ -144,12 +144,12 @@ class FakeBackend:
         tubes = self.inventory.tubes("", "", 200).tubes
         return overview(self.now, self.cluster(), tubes, Memory(1, 2, 3), 0)
 
-    async def past(self, tube: str, task: int) -> Past:
+    async def past(self, tube: str, wanted: PastWanted) -> Past:
         self._check()
         if self.inventory.core.engine.tubes.get(tube) is None:
             raise UnknownTube("tube", tube)
-        step = PastStep(task, 1, 1_700_000_000.0, "put", "ready", None, "a", "", "")
-        return Past(tube, task, (step,))
+        step = PastStep(wanted.task or 0, 1, 1_700_000_000.0, "put", "ready", None, "a", "", "")
+        return Past(tube, wanted.task, (step,))
 
     def metrics(self) -> NodeMetrics:
         self._check()

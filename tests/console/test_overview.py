@@ -117,6 +117,30 @@ def test_a_failing_task_is_two_clicks_from_the_overview(nodes: Pair, open_page: 
         client.call("queue.tube.fails:drop")
 
 
+def test_what_happened_to_a_task_that_is_gone(nodes: Pair, open_page: Open) -> None:
+    client = nodes.a.connect()
+    client.call("queue.create_tube", "orders", "fifo")
+    client.call("queue.tube.orders:put", {"order": 17, "to": "Ännchen"})
+    client.call("queue.tube.orders:take", 0)
+    client.call("queue.tube.orders:ack", 0)
+    try:
+        page = open_page(nodes.a, "#/tubes/orders")
+        page.get_by_role("button", name="Look back").click()
+        dialog = page.get_by_role("dialog")
+        # By its id, by a field of its payload, and by words in it.
+        for text in ("0", "order=17", "Ännchen"):
+            dialog.get_by_label("Task, field or words").fill(text)
+            dialog.get_by_label("Task, field or words").press("Enter")
+            expect(dialog.locator("tbody tr")).to_have_count(3)
+            expect(dialog.locator("tbody tr").last).to_contain_text("gone")
+            check_access(page)
+        dialog.get_by_label("Task, field or words").fill("order=18")
+        dialog.get_by_role("button", name="Look", exact=True).click()
+        expect(dialog).to_contain_text("has nothing of it")
+    finally:
+        client.call("queue.tube.orders:drop")
+
+
 def test_the_leader_is_killed_while_one_looks(tmp_path: Path, open_page: Open) -> None:
     with pair(tmp_path) as nodes:
         nodes.a.connect().call("queue.create_tube", "jobs", "fifo")

@@ -82,8 +82,8 @@ def test_it_is_found_by_what_is_in_the_payload(
     [
         (("jobs", "9999"), 4, "nothing of such a task"),
         (("nowhere", "1"), 4, "it knows no tube nowhere"),
-        (("jobs",), 2, "an ID or --find TEXT"),
-        (("jobs", "1", "--find", "x"), 2, "an ID or --find TEXT"),
+        (("jobs",), 2, "an ID or --find TEXT or --field"),
+        (("jobs", "1", "--find", "x"), 2, "an ID or --find TEXT or --field"),
     ],
 )
 def test_what_is_not_there(
@@ -107,4 +107,8 @@ def test_the_admin_api_tells_it_while_the_node_serves(nodes: Pair) -> None:
     assert (code, len(found["steps"])) == (200, 5)
     assert found["steps"][-1]["moved"] == "to dead 0"
     assert nodes.b.ask("/v1/past?tube=jobs&task=99999")[1]["steps"] == []
-    assert nodes.b.ask("/v1/past?tube=jobs")[0] == 422
+    for wanted in ("find=the+one", "field=order%3Dthe+one"):
+        code, found = nodes.b.ask(f"/v1/past?tube=jobs&{wanted}")
+        assert (code, found["task"], len(found["steps"])) == (200, None, 5)
+    for wanted in ("", "&task=1&find=x", "&field=x", "&find=%00"):
+        assert nodes.b.ask(f"/v1/past?tube=jobs{wanted}")[0] == 422

@@ -1,0 +1,85 @@
+"""Frames of a segment that have certain bytes in them, at the speed at which memory is searched.
+
+Nothing is kept beside the log: the bytes are sought in the whole segment, and the frame around
+each place is found backwards by its magic and proved by its CRC. Frames without them are not looked
+at, so their damage is not seen; `tandemq log verify` reads everything.
+Must not be here: what the bytes mean (storage.past).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tandemq.log.disk import ReadDisk
+from tandemq.log.meta import Meta
+from tandemq.log.segment import FOOTER_MAGIC, FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentReader
+from tandemq.model.errors import StorageError
+from tandemq.model.record import (
+    FRAME_MAGIC,
+    HEADER_SIZE,
+    FrameError,
+    FrameHeader,
+    decode_header,
+    frame_body,
+)
+
+Needle = bytes | re.Pattern[bytes]
+
+
+class Segment:
+    """One segment in memory, to be searched. Raises StorageError for a header that is not right."""
+
+    def __init__(self, disk: ReadDisk, name: str, meta: Meta, size: int) -> None:
+        self.term = SegmentReader(disk, name, meta, size).term
+        self.name = name
+        data = disk.read(name, 0, size)
+        # Its footer has LSNs, which look like ids.
+        self.problems: list[str] = []
+        sealed = data[-FOOTER_SIZE:].startswith(FOOTER_MAGIC)
+        self._data = data[:-FOOTER_SIZE] if sealed else data
+
+    def frames(self, needles: Iterable[Needle]) -> Iterator[tuple[FrameHeader, bytes]]:
+        """Header and verified body of each frame with any of them, in the log's order.
+
+        One that stands outside of every whole frame is a problem, and passed over.
+        """
+        wanted = list(needles)
+        end = SEGMENT_HEADER_SIZE
+        places = [self._next(needle, end) for needle in wanted]
+        while (place := min(places, default=len(self._data))) < len(self._data):
+            found = self._around(place, end)
+            if found is None:
+                text = "it is in no whole frame: see `tandemq log verify`"
+                self.problems.append(str(StorageError(self.name, place, text)))
+                end = place + 1
+            else:
+                header, body, end = found
+                yield header, bytes(body)
+            places = [
+                at if at >= end else self._next(needle, end)
+                for needle, at in zip(wanted, places, strict=True)
+            ]
+
+    def _next(self, needle: Needle, start: int) -> int:
+        """Where it stands from `start` on; behind everything, if nowhere."""
+        if isinstance(needle, bytes):
+            at = self._data.find(needle, start)
+        else:
+            found = needle.search(self._data, start)
+            at = found.start() if found else -1
+        return at if at >= 0 else len(self._data)
+
+    def _around(self, place: int, lowest: int) -> tuple[FrameHeader, memoryview, int] | None:
+        """The frame that `place` is in, and where it ends: payloads may have its magic, too."""
+        start = place + len(FRAME_MAGIC)
+        while (start := self._data.rfind(FRAME_MAGIC, lowest, start)) >= 0:
+            try:
+                header = decode_header(self._data, start)
+                end = start + HEADER_SIZE + header.length
+                if place < end and header.term == self.term.number:
+                    return header, frame_body(self._data, start, header, self.term.id), end
+            except FrameError:
+                pass
+            start += len(FRAME_MAGIC) - 1
+        return None
