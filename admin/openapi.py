@@ -19,6 +19,7 @@ from tandemq_server.admin.openapi_parts import (
     of_model,
     problems_of,
     ref,
+    schema_name,
     schema_of,
 )
 from tandemq_server.admin.problems import KINDS, PROBLEM_JSON, URN
@@ -41,19 +42,19 @@ _VALUES = (
     backend.FailoverStatus,
     backend.FlipResult,
     backend.Lag,
-    backend.LossBound,
+    backend.LossBoundAnswer,
     backend.NodeStatus,
-    past_answers.Past,
+    past_answers.PastAnswer,
     past_answers.PastStep,
     backend.Peer,
     backend.Reloaded,
     backend.SoloResult,
-    backend.Step,
+    backend.StepAnswer,
     backend.SwitchReport,
-    backend.Term,
-    backend.Transition,
+    backend.TermAnswer,
+    backend.TransitionAnswer,
     overview.Concern,
-    overview.Memory,
+    overview.MemoryAnswer,
     overview.Overview,
 )
 
@@ -94,7 +95,7 @@ def document() -> Json:
 
 def _schemas() -> Json:
     values = (*_VALUES, *openapi_inventory.VALUES)
-    schemas = {value.__name__: of_dataclass(value) for value in values}
+    schemas = {schema_name(value): of_dataclass(value) for value in values}
     status = schemas["NodeStatus"]
     status["properties"]["operation"] = nullable(ref("Operation"))
     status["required"].append("operation")

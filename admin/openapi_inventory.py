@@ -34,7 +34,7 @@ VALUES: tuple[type, ...] = (
     inventory.Sample,
     inventory.Session,
     inventory.SessionPage,
-    inventory.Task,
+    inventory.TaskAnswer,
     inventory.TaskFailure,
     inventory.TaskPage,
     inventory.TasksResult,

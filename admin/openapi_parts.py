@@ -23,6 +23,11 @@ def ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+def schema_name(value: type) -> str:
+    """What the document calls a value: `TermAnswer` of the code is `Term` there."""
+    return value.__name__.removesuffix("Answer")
+
+
 def nullable(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -43,7 +48,7 @@ def schema_of(hint: Any) -> Json:
         return dict(_PLAIN[hint])
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)
-        return ref(hint.__name__)
+        return ref(schema_name(hint))
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         return {"type": "string", "enum": list(args)}

@@ -12,7 +12,12 @@ from typing import Any
 
 from aiohttp import web
 
-from tandemq_server.node.observe.answers import NeedsForce, Refused, Unavailable, UnknownNode
+from tandemq_server.node.observe.answers import (
+    NeedsForce,
+    OperationRefused,
+    RetryLater,
+    UnknownNode,
+)
 from tandemq_server.node.observe.inventory_answers import UnknownTube
 
 PROBLEM_JSON = "application/problem+json"
@@ -88,7 +93,7 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, NeedsForce):
         bound = {"missing": list(error.missing), "loss_bound": asdict(error.loss_bound)}
         return Problem("needs-force", error.reason, bound)
-    if isinstance(error, Refused):
+    if isinstance(error, OperationRefused):
         more: dict[str, Any] = {"missing": list(error.missing)}
         if error.report is not None:
             more["report"] = asdict(error.report)
@@ -97,7 +102,7 @@ def problem_of(error: Exception) -> Problem | None:
         return invalid("to", str(error), list(error.known))
     if isinstance(error, UnknownTube):
         return invalid(error.field, str(error), "the name of a tube, see /v1/tubes")
-    if isinstance(error, Unavailable):
+    if isinstance(error, RetryLater):
         headers = {"Retry-After": str(error.retry_after_s)}
         return Problem("unavailable", error.reason, None, headers)
     if isinstance(error, web.HTTPException):

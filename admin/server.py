@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from aiohttp import web
 
@@ -20,7 +19,7 @@ from tandemq_server.admin.problems import Problem, problem_of
 from tandemq_server.admin.security import AdminConfig, RequestGuard
 from tandemq_server.admin.stream import Streams
 from tandemq_server.admin.trail import Noting
-from tandemq_server.admin.waiting_room import WaitingRoom
+from tandemq_server.admin.waiting_room import TurnedAway, WaitingRoom
 from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.node.observe.answers import Backend
 
@@ -39,13 +38,6 @@ HEADERS = {
 }
 #: The framework's own logger is silent: what matters goes to `report`, nothing twice.
 _SILENT = logging.Logger("tandemq.admin", logging.CRITICAL + 1)
-
-
-class _Refuse(asyncio.Protocol):
-    """Takes a connection that is one too many, and closes it."""
-
-    def connection_made(self, transport: Any) -> None:
-        transport.abort()
 
 
 class AdminServer:
@@ -96,7 +88,7 @@ class AdminServer:
 
         def accept() -> asyncio.Protocol:
             protocol: asyncio.Protocol = server()
-            return protocol if room.enter(protocol) else _Refuse()
+            return protocol if room.enter(protocol) else TurnedAway()
 
         try:
             self._server, address = await listen(

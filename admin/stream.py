@@ -13,7 +13,7 @@ from aiohttp import web
 from tandemq_server.admin.problems import Problem
 from tandemq_server.admin.security import AdminConfig
 from tandemq_server.node.observe.answers import Backend
-from tandemq_server.node.observe.events import Event, Subscription
+from tandemq_server.node.observe.events import BusEvent, Subscription
 
 #: How long a browser waits before it comes back, in milliseconds.
 RETRY_MS = 1000
@@ -77,7 +77,7 @@ class Streams:
             subscription.close()
 
 
-def encode(event: Event) -> bytes:
+def encode(event: BusEvent) -> bytes:
     """One event on the wire; JSON has no raw line breaks, so `data` is one line."""
     head = f"id: {event.id}\n" if event.id else ""
     return f"{head}event: {event.kind}\ndata: {json.dumps(event.data, default=str)}\n\n".encode()

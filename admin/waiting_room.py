@@ -6,8 +6,15 @@ longest without asking makes room for the next.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, BaseProtocol
+from asyncio import AbstractEventLoop, BaseProtocol, Protocol
 from typing import Any
+
+
+class TurnedAway(Protocol):
+    """Takes a connection that is one too many, and closes it."""
+
+    def connection_made(self, transport: Any) -> None:
+        transport.abort()
 
 
 class WaitingRoom:

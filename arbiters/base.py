@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
 from tandemq.model.units import MIB
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 
 #: Clusters and nodes, in keys and paths.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -38,7 +38,7 @@ class ArbiterRefused(ArbiterError):
 class SwapLost(ArbiterError):
     """The register is not at the revision that was named: what was asked for is not in force."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: SeatReading) -> None:
         super().__init__(f"the seat is at revision {reading.revision}: {told(reading.seat)}")
         self.reading = reading
 
@@ -54,11 +54,11 @@ class Arbiter(Protocol):
         """For people: "etcd at http://127.0.0.1:2379"."""
         ...
 
-    async def read(self) -> Reading:
+    async def read(self) -> SeatReading:
         """What is there now: no older than anything any node was told before it asked."""
         ...
 
-    async def swap(self, revision: int, seat: Seat) -> Reading:
+    async def swap(self, revision: int, seat: Seat) -> SeatReading:
         """Write `seat` if the register is still at `revision`; the new reading.
 
         Raises `SwapLost`. After `Unreachable` the request may still be carried out later; another
@@ -74,7 +74,7 @@ class Arbiter(Protocol):
         """The nodes whose key lives."""
         ...
 
-    def watch(self, revision: int) -> AsyncIterator[Reading]:
+    def watch(self, revision: int) -> AsyncIterator[SeatReading]:
         """Each reading newer than `revision`, as soon as may be; in between some may be missing.
 
         Goes on by itself after a break, and never shows anything older than it has shown. Raises

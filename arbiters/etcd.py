@@ -27,7 +27,7 @@ from tandemq_server.arbiters.base import (
 )
 from tandemq_server.arbiters.endpoints import Endpoints, NoAnswer
 from tandemq_server.arbiters.etcd_calls import Calls, Json, No, b64, number, unb64
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 
 _STREAM_AGAIN_S = 0.2
 
@@ -37,7 +37,7 @@ class _Found:
 
     __slots__ = ("head", "reading", "swap")
 
-    def __init__(self, reading: Reading, swap: str | None, head: int) -> None:
+    def __init__(self, reading: SeatReading, swap: str | None, head: int) -> None:
         self.reading = reading
         self.swap = swap
         self.head = head
@@ -72,10 +72,10 @@ class Etcd:
     def name(self) -> str:
         return self._endpoints.name
 
-    async def read(self) -> Reading:
+    async def read(self) -> SeatReading:
         return (await self._read()).reading
 
-    async def swap(self, revision: int, seat: Seat) -> Reading:
+    async def swap(self, revision: int, seat: Seat) -> SeatReading:
         # Which swap wrote the value tells ours from the same one of somebody else, so that asking
         # again after an answer that was lost is no second swap.
         swap = secrets.token_hex(16)
@@ -99,7 +99,7 @@ class Etcd:
             del self._leases[node]
         return found
 
-    async def watch(self, revision: int) -> AsyncGenerator[Reading, None]:
+    async def watch(self, revision: int) -> AsyncGenerator[SeatReading, None]:
         while True:
             # Read first: what is asked of the stream never lies in a past that was compacted.
             found = await self._read()
@@ -149,16 +149,16 @@ class Etcd:
         for item in ranged.get("kvs", []):
             reading, swap = self._reading(item)
             return _Found(reading, swap, head)
-        return _Found(Reading(None, 0), None, head)
+        return _Found(SeatReading(None, 0), None, head)
 
-    def _reading(self, item: Json) -> tuple[Reading, str | None]:
+    def _reading(self, item: Json) -> tuple[SeatReading, str | None]:
         try:
             value = json.loads(unb64(item.get("value", "")))
             seat = seat_of(value)
         except ValueError as error:
             reason = "is not JSON" if isinstance(error, json.JSONDecodeError) else error
             raise ArbiterRefused(f"{self.name}: what stands at {self._seat_key} {reason}") from None
-        return Reading(seat, number(item.get("mod_revision"))), value.get("swap")
+        return SeatReading(seat, number(item.get("mod_revision"))), value.get("swap")
 
     async def _keep_alive(self, url: str, node: str) -> None:
         lease = self._leases.get(node)
@@ -174,7 +174,7 @@ class Etcd:
         await self._clear(url, "/v3/kv/put", body)
         self._leases[node] = lease
 
-    async def _news(self, start: int) -> AsyncGenerator[Reading | None, None]:
+    async def _news(self, start: int) -> AsyncGenerator[SeatReading | None, None]:
         """Readings from a stream, None when it is silent for a while; ends when it breaks."""
         key = b64(self._seat_key)
         body = {"create_request": {"key": key, "start_revision": str(start)}}
@@ -224,7 +224,7 @@ class _Swap:
         #: An attempt may still be under way.
         self._loose = False
 
-    async def run(self, url: str) -> Reading:
+    async def run(self, url: str) -> SeatReading:
         loose, self._loose = self._loose, True
         try:
             answer = await self._etcd._calls.call(url, "/v3/kv/txn", self._body)
@@ -240,16 +240,16 @@ class _Swap:
                 raise Unreachable(f"{self._etcd.name}: an earlier attempt has no answer") from None
             raise
         if answer.get("succeeded"):
-            return Reading(self._seat, number(answer.get("header", {}).get("revision")))
+            return SeatReading(self._seat, number(answer.get("header", {}).get("revision")))
         (response,) = answer.get("responses", [{}]) or [{}]
         return self._settle(self._etcd._found(answer, response.get("response_range", {})))
 
-    def _settle(self, found: _Found) -> Reading:
+    def _settle(self, found: _Found) -> SeatReading:
         if found.swap == self._swap:
             return found.reading
         raise SwapLost(found.reading)
 
-    async def _after(self, url: str, no: No) -> Reading:
+    async def _after(self, url: str, no: No) -> SeatReading:
         """etcd said no. Unless that is clear, what is there says whether it did it all the same."""
         if not no.clear:
             found = await self._etcd._read_from(url)

@@ -9,25 +9,25 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 from tandemq_server.arbiters.base import SwapLost, Unreachable, seat_map, seat_of, went_back
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 
 
 class Register:
     """What all clients share. now(): seconds; ttl_s: how long a node's key lives."""
 
     def __init__(self, now: Callable[[], float], ttl_s: float = 3.0) -> None:
-        self.reading = Reading(None, 0)
+        self.reading = SeatReading(None, 0)
         self.now = now
         self.ttl_s = ttl_s
         self.ends: dict[str, float] = {}
         self.changed = asyncio.Event()
 
-    def swap(self, revision: int, seat: Seat) -> Reading:
+    def swap(self, revision: int, seat: Seat) -> SeatReading:
         if revision != self.reading.revision:
             raise SwapLost(self.reading)
-        return self.put(Reading(seat, revision + 1))
+        return self.put(SeatReading(seat, revision + 1))
 
-    def put(self, reading: Reading) -> Reading:
+    def put(self, reading: SeatReading) -> SeatReading:
         """As an operator would, or a copy brought back."""
         self.reading = reading
         self.changed.set()
@@ -48,11 +48,11 @@ class MemoryArbiter:
         self.lose_requests = 0
         self.lose_replies = 0
 
-    async def read(self) -> Reading:
+    async def read(self) -> SeatReading:
         self._reach()
         return self.register.reading
 
-    async def swap(self, revision: int, seat: Seat) -> Reading:
+    async def swap(self, revision: int, seat: Seat) -> SeatReading:
         self._reach()
         seat = seat_of(seat_map(seat))
         if self.lose_requests:
@@ -75,7 +75,7 @@ class MemoryArbiter:
         now = self.register.now()
         return frozenset(node for node, end in self.register.ends.items() if end > now)
 
-    async def watch(self, revision: int) -> AsyncGenerator[Reading, None]:
+    async def watch(self, revision: int) -> AsyncGenerator[SeatReading, None]:
         while True:
             self._reach()
             changed, reading = self.register.changed, self.register.reading

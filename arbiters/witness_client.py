@@ -22,7 +22,7 @@ from tandemq_server.arbiters.base import (
     went_back,
 )
 from tandemq_server.arbiters.endpoints import Endpoints, NoAnswer, body_of, new_session
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 
 Json = dict[str, Any]
 #: How long the witness holds back an answer to a watch that has no news.
@@ -54,10 +54,10 @@ class Witness:
     def name(self) -> str:
         return self._endpoints.name
 
-    async def read(self) -> Reading:
+    async def read(self) -> SeatReading:
         return self._reading(await self._ask("GET", "/seat"))
 
-    async def swap(self, revision: int, seat: Seat) -> Reading:
+    async def swap(self, revision: int, seat: Seat) -> SeatReading:
         # The witness knows by it that it has carried out this very request already.
         swap = secrets.token_hex(16)
         body = {"revision": revision, "seat": seat_map(seat), "swap": swap}
@@ -92,7 +92,7 @@ class Witness:
             raise ArbiterRefused(f"{self.name}: the answer is none of a witness")
         return frozenset(nodes)
 
-    async def watch(self, revision: int) -> AsyncGenerator[Reading, None]:
+    async def watch(self, revision: int) -> AsyncGenerator[SeatReading, None]:
         wait_s = 0.0
         while True:
             reading = await self._watched(revision, wait_s)
@@ -107,7 +107,7 @@ class Witness:
         if self._session is not None:
             await self._session.close()
 
-    async def _watched(self, revision: int, wait_s: float) -> Reading:
+    async def _watched(self, revision: int, wait_s: float) -> SeatReading:
         """What one long question brings. A way that broke under it is tried once more, quickly."""
         path = f"/watch?revision={revision}&wait={wait_s:g}"
         try:
@@ -149,11 +149,11 @@ class Witness:
                 raise ArbiterRefused(f"{self.name}: {text}")
             raise NoAnswer(text)
 
-    def _reading(self, answer: Json) -> Reading:
+    def _reading(self, answer: Json) -> SeatReading:
         revision, seat = answer.get("revision"), answer.get("seat")
         try:
             if type(revision) is not int or revision < 0 or (seat is None) != (revision == 0):
                 raise ValueError("has no revision that fits")
-            return Reading(None if seat is None else seat_of(seat), revision)
+            return SeatReading(None if seat is None else seat_of(seat), revision)
         except ValueError as error:
             raise ArbiterRefused(f"{self.name}: the answer {error}") from None

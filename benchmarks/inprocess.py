@@ -23,9 +23,9 @@ from benchmarks.table import Row, at_most
 from benchmarks.target import Effort, Say
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 
 KINDS = ("utube", "utubettl")
 MANY_SUB_QUEUES = 30_000
@@ -42,7 +42,7 @@ SEED_MS = {"utube": 1_600, "utubettl": 1_700}
 """The seed's own figures for taking and acknowledging the 30,000, in milliseconds."""
 
 
-class Caller(Client):
+class Caller(EngineClient):
     """A consumer that never waits, so nothing is ever delivered to it later."""
 
     __slots__ = ()
@@ -59,12 +59,12 @@ class Bench:
         self.engine.now = time.time_ns() // 1_000
         self.engine.start()
 
-    def tube(self, kind: str) -> Tube:
+    def tube(self, kind: str) -> EngineTube:
         """A fresh temporary tube of this driver."""
         name = f"t{len(self.engine.tubes)}"
         return admin.create_tube(self.engine, name, kind, {"temporary": True})
 
-    def fill(self, tube: Tube, client: Client, sub_queue: str, count: int) -> None:
+    def fill(self, tube: EngineTube, client: EngineClient, sub_queue: str, count: int) -> None:
         """`count` tasks of 100 bytes into one sub-queue."""
         put, options = tube.put, {"utube": sub_queue}
         for _ in range(count):
@@ -124,7 +124,7 @@ def busy(kind: str, depth: int) -> dict[str, float]:
     }
 
 
-def _consume(bench: Bench, tube: Tube, depth: int) -> None:
+def _consume(bench: Bench, tube: EngineTube, depth: int) -> None:
     """Every consumer in turn acknowledges what it holds and takes again, `depth` times each."""
     take, ack = _calls(tube)
     consumers = [Caller(number + 1) for number in range(BUSY_SUB_QUEUES)]
@@ -138,7 +138,7 @@ def _consume(bench: Bench, tube: Tube, depth: int) -> None:
         ack(consumer, held[number])
 
 
-def _calls(tube: Tube) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _calls(tube: EngineTube) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The two hot operations, bound once as the node's call table has them."""
     return tube.take, tube.ack
 

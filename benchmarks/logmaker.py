@@ -16,9 +16,9 @@ from tandemq.log.meta import open_meta
 from tandemq.model.record import Record, encode_frame
 from tandemq.model.terms import Term
 from tandemq_server.engine import batches
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.storage.files import FileDisk
 from tandemq_server.storage.log import SEGMENT_BYTES, Log
@@ -28,7 +28,7 @@ CLUSTER = bytes(range(16))
 START_US = 1_750_000_000_000_000
 
 
-class Consumer(Client):
+class Consumer(EngineClient):
     """A connection nobody waits on."""
 
     def deliver(self, ticket: Any, outcome: Any) -> None:
@@ -71,7 +71,7 @@ class LogMaker:
         self.engine.running = True
         self.turn()
 
-    def tube(self, name: str, kind: str = "fifo", **opts: Any) -> Tube:
+    def tube(self, name: str, kind: str = "fifo", **opts: Any) -> EngineTube:
         from tandemq_server.engine import admin
 
         made = admin.create_tube(self.engine, name, kind, opts)
@@ -93,15 +93,15 @@ class LogMaker:
         frame = encode_frame(records, number, term_id, first, first - 1)
         self.log.append(frame, first, first + len(records) - 1, records[-1][0])
 
-    def put(self, tube: Tube, value: Any, client: int = 0, **opts: Any) -> int:
+    def put(self, tube: EngineTube, value: Any, client: int = 0, **opts: Any) -> int:
         row = tube.put(self.clients[client], None, msgpack.packb(value), opts or None)
         return int(row[0])  # type: ignore[index]
 
-    def take(self, tube: Tube, client: int = 1) -> int | None:
+    def take(self, tube: EngineTube, client: int = 1) -> int | None:
         row = tube.take(self.clients[client], None, 0)
         return int(row[0]) if isinstance(row, tuple) else None
 
-    def put_many(self, tube: Tube, values: list[Any], client: int = 0) -> list[int]:
+    def put_many(self, tube: EngineTube, values: list[Any], client: int = 0) -> list[int]:
         items: list[tuple[bytes, Any]] = [(msgpack.packb(value), None) for value in values]
         return batches.put_many(tube, self.clients[client], items)
 
@@ -124,7 +124,7 @@ def fill(maker: LogMaker, operations: int, per_turn: int = 128, payload: int = 4
         maker.tube("crawl", "utube"),
     ]
     text = "x" * payload
-    held: list[tuple[Tube, int, int]] = []
+    held: list[tuple[EngineTube, int, int]] = []
     done = turn = 0
     while done < operations:
         for _ in range(per_turn // 3):

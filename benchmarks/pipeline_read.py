@@ -15,7 +15,7 @@ from benchmarks.pipeline import Bench
 from benchmarks.table import Row, at_least
 from tandemq.spark.columns import ALL, DEFAULT
 from tandemq.spark.decode import Decoder
-from tandemq.spark.logs import Wanted, plan
+from tandemq.spark.logs import LogQuery, plan
 
 THREE = ("lsn", "tube", "operation")
 #: What a record and its task say, without the sub-queue and what only streams have.
@@ -49,7 +49,7 @@ def speed(bench: Bench, name: str, what: Callable[[], Any], rows: int, goal: flo
 
 def decoded(path: str, columns: tuple[str, ...]) -> int:
     """Rows of all parts, one core, no Spark."""
-    parts = plan([path], Wanted())
+    parts = plan([path], LogQuery())
     return sum(batch.num_rows for part in parts for batch in Decoder(part, columns).batches())
 
 

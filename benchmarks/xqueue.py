@@ -24,7 +24,7 @@ from benchmarks.table import Row, at_least, rate
 from benchmarks.target import Effort, Say
 from tandemq.model.record import encode_frame
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.facades.xqueue.tube import RecordTube
@@ -49,7 +49,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-class Worker(Client):
+class Worker(EngineClient):
     """What it was given waits to be acknowledged when its turn comes."""
 
     __slots__ = ("got",)

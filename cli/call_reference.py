@@ -17,7 +17,7 @@ from tandemq_server.engine import admin, grants
 from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES, KNOWN
 from tandemq_server.node.core.core import Core
-from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.identity import ClientBounds, Identity
 
 #: What the rim adds to the core's table: it alone reaches disk and role.
 RIM = ("box.snapshot", "box.cfg")
@@ -239,7 +239,7 @@ def table() -> Core:
     A user named like each option of `grant` was granted just that on the tube TUBE.
     """
     engine = Engine(KNOWN, lambda: bytes(16), lambda text, error=None: None)
-    core = Core(engine, Identity("", "", ""), Limits(), _Nobody(), facades=FACADES)
+    core = Core(engine, Identity("", "", ""), ClientBounds(), _Nobody(), facades=FACADES)
     engine.start()
     for name, (kind, options) in _SAMPLE.items():
         admin.create_tube(engine, name, kind, options)

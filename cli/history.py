@@ -45,13 +45,13 @@ def history(
     May run beside the node; the log goes back to its oldest segment. Exit code 4 when there is no
     such task.
     """
-    from tandemq_server.storage.past import Past
+    from tandemq_server.storage.past import PastReader
 
     sought = _sought(find, field)
     if (task is None) == (sought is None):
         raise CommandError("an ID or --find TEXT or --field NAME=VALUE is needed, one", USAGE)
     with Opened(directory) as disk:
-        past = Past(disk, tube, None if task is None else [task], sought)
+        past = PastReader(disk, tube, None if task is None else [task], sought)
         steps = sorted(progress(past, "reading", past), key=lambda one: (one.id, one.lsn))
     for problem in past.problems:
         note(problem)
@@ -81,11 +81,11 @@ def history(
 
 
 def _sought(find: str | None, field: str | None) -> Sought | None:
-    from tandemq_server.storage.sought import Field, Words
+    from tandemq_server.storage.sought import SoughtField, Words
 
     name, equals, value = (field or "").partition("=")
     if find == "" or (field is not None and not (name and equals)) or (find and field):
         raise CommandError("either --find TEXT, or --field NAME=VALUE", USAGE)
     if field is not None:
-        return Field(name, value)
+        return SoughtField(name, value)
     return Words(find) if find else None

@@ -166,7 +166,7 @@ class Remote:
         import asyncio
         import logging
 
-        from tandemq.client.dial import Connection, greeted
+        from tandemq.client.dial import StockConnection, greeted
         from tandemq.client.errors import TlsRefused
 
         logging.getLogger("asynctnt").setLevel(logging.CRITICAL + 1)
@@ -174,7 +174,7 @@ class Remote:
             if self.tls is None:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await greeted(host, port)
-            connection = Connection(
+            connection = StockConnection(
                 self.tls.dialling() if self.tls is not None else None,
                 host=host,
                 port=port,

@@ -139,14 +139,14 @@ def witness(
 
 
 def _tls(cert: Path | None, key: Path | None) -> SSLContext | None:
-    from tandemq_server.config.sections import Tls
+    from tandemq_server.config.sections import TlsSettings
 
     if (cert is None) != (key is None):
         raise CommandError("--tls-cert and --tls-key: give both or none", USAGE)
     if cert is None or key is None:
         return None
     try:
-        return Tls(cert=cert, key=key).context()
+        return TlsSettings(cert=cert, key=key).context()
     except (OSError, ValueError) as error:
         text = f"--tls-cert: certificate or key does not serve: {error}"
         raise CommandError(text, USAGE) from None

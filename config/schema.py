@@ -21,11 +21,11 @@ from tandemq_server.config.sections import (
     Audit,
     Compat,
     Limits,
-    Log,
+    LogSettings,
     Queue,
     Snapshot,
-    Tls,
-    Tube,
+    TlsSettings,
+    TubeSettings,
     User,
     Wal,
     text,
@@ -132,7 +132,7 @@ class Settings(BaseModel):
         "Functions that tubes may name as worker or as giver of ids, beside those of tubes.",
         "a list of module:function",
     )
-    tubes: tuple[Tube, ...] = text((), "Tubes to create at the start.", "a list of tubes")
+    tubes: tuple[TubeSettings, ...] = text((), "Tubes to create at the start.", "a list of tubes")
     replication: Replication = Field(
         Replication.model_construct(), description="Links to the peers."
     )
@@ -152,8 +152,8 @@ class Settings(BaseModel):
     memory: Memory = Field(
         Memory.model_construct(), description="Bounds on the memory of the process."
     )
-    tls: Tls | None = Field(None, description="Encryption; null for none.")
-    log: Log = Field(Log.model_construct(), description="Lines on standard error.")
+    tls: TlsSettings | None = Field(None, description="Encryption; null for none.")
+    log: LogSettings = Field(LogSettings.model_construct(), description="Lines on standard error.")
     audit: Audit = Field(Audit.model_construct(), description="The audit trail.")
 
     @classmethod

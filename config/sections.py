@@ -211,7 +211,7 @@ class Limits(Section):
     )
 
 
-class Tls(Section):
+class TlsSettings(Section):
     """Encryption of the listener (and of the admin port off loopback)."""
 
     cert: Path = text(..., "Certificate chain, PEM.", "a file")
@@ -345,7 +345,7 @@ class User(Section):
         return (*self.grants, *inherited)
 
 
-class Tube(Section):
+class TubeSettings(Section):
     """A tube that exists from the first start on."""
 
     name: str = text(
@@ -360,7 +360,7 @@ class Tube(Section):
     options: dict[str, Any] = text({}, "Options of create_tube.", "a map")
 
 
-class Log(Section):
+class LogSettings(Section):
     """What the node says of itself, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = text(

@@ -15,7 +15,7 @@ from tandemq_server.engine import altering, attempts, grants, lifecycle, pause, 
 from tandemq_server.engine.arguments import lua_type
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 TUBE_OPTIONS = frozenset(
     {
@@ -34,7 +34,7 @@ TUBE_OPTIONS = frozenset(
 NAME_CHARS_MAX = 65_000
 
 
-def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
+def create_tube(engine: EnginePort, name: Any, kind: Any, opts: Any) -> TubePort:
     """Create a tube, or with `if_not_exists` return the one that is there, unchanged.
 
     Raises code 32 with the original's texts, or with what is different about the one that is
@@ -85,7 +85,7 @@ def create_tube(engine: Engine, name: Any, kind: Any, opts: Any) -> Tube:
     return tube
 
 
-def _abandon(engine: Engine, name: str) -> None:
+def _abandon(engine: EnginePort, name: str) -> None:
     """Take back a tube whose driver failed while it was being created."""
     engine.store.rollback()
     space = engine.store.by_name.get(name)
@@ -122,7 +122,7 @@ def _tube_options(driver: Any, name: str, kind: str, opts: dict[str, Any]) -> di
     return checked
 
 
-def drop_tube(engine: Engine, tube: Tube) -> bool:
+def drop_tube(engine: EnginePort, tube: TubePort) -> bool:
     """Remove a tube with its tasks. Refused while consumers wait or tasks are taken."""
     waiting = [*tube.waiters.values(), *tube.blocked.values()]
     if not all(waiter.client.inside for waiter in waiting):
@@ -146,7 +146,7 @@ def drop_tube(engine: Engine, tube: Tube) -> bool:
     return True
 
 
-def describe(tube: Tube) -> dict[str, Any]:
+def describe(tube: TubePort) -> dict[str, Any]:
     """What a remote `create_tube` returns."""
     return {
         "name": tube.name,
@@ -180,12 +180,12 @@ def cfg_options(opts: Any) -> Cfg:
     return ttr, in_replicaset
 
 
-def cfg(engine: Engine, opts: Any) -> None:
+def cfg(engine: EnginePort, opts: Any) -> None:
     """`queue.cfg`: everything is checked before anything is changed; left out = unchanged."""
     engine.configure(*cfg_options(opts))
 
 
-def statistics(engine: Engine, name: Any = None) -> dict[str, Any]:
+def statistics(engine: EnginePort, name: Any = None) -> dict[str, Any]:
     """Counts of one tube, or of all by name. O(1) per tube."""
     if name is None:
         return _all_statistics(engine)
@@ -195,7 +195,7 @@ def statistics(engine: Engine, name: Any = None) -> dict[str, Any]:
     return tube.statistics()
 
 
-def _all_statistics(engine: Engine) -> dict[str, Any]:
+def _all_statistics(engine: EnginePort) -> dict[str, Any]:
     """Of every tube whose driver can tell; one that fails does not hide the others."""
     found = {}
     for tube in engine.tubes.values():
@@ -206,7 +206,7 @@ def _all_statistics(engine: Engine) -> dict[str, Any]:
     return found
 
 
-def tube_names(engine: Engine, name: Any = None) -> list[str] | bool:
+def tube_names(engine: EnginePort, name: Any = None) -> list[str] | bool:
     """`queue.tube()`: all names; with a name: whether it exists."""
     if name is None:
         return list(engine.tubes)

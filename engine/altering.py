@@ -15,7 +15,7 @@ from tandemq_server.engine.arguments import lua_type
 from tandemq_server.engine.system_spaces import TUBE_OPTS
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 #: What `alter_tube` changes; ttl, ttr and pri are those of puts to come.
 ALTERABLE = policy.OPTIONS | {"ttl", "ttr", "pri"}
@@ -23,7 +23,7 @@ ALTERABLE = policy.OPTIONS | {"ttl", "ttr", "pri"}
 _WORDS = frozenset({"if_not_exists", "on_task_change"})
 
 
-def alter_tube(engine: Engine, name: Any, opts: Any) -> Tube:
+def alter_tube(engine: EnginePort, name: Any, opts: Any) -> TubePort:
     """Change options of a tube: what is left out stays, nil (None) goes back to the default.
 
     Tasks, waiting consumers and rights stay as they are. Raises code 32, naming the option; then
@@ -51,7 +51,7 @@ def alter_tube(engine: Engine, name: Any, opts: Any) -> Tube:
     return tube
 
 
-def _change(engine: Engine, tube: Tube, full: dict[str, Any]) -> None:
+def _change(engine: EnginePort, tube: TubePort, full: dict[str, Any]) -> None:
     """One record. A driver that cannot serve so keeps what it had."""
     try:
         type(tube.inner).new(tube.space, full)
@@ -68,7 +68,7 @@ def _change(engine: Engine, tube: Tube, full: dict[str, Any]) -> None:
         lifecycle.start_driver(engine, tube)
 
 
-def _check_circle(engine: Engine, tube: Tube, target: Any) -> None:
+def _check_circle(engine: EnginePort, tube: TubePort, target: Any) -> None:
     """Dead letters must not come round to where they died."""
     seen = [tube.name]
     while target is not None:
@@ -80,7 +80,7 @@ def _check_circle(engine: Engine, tube: Tube, target: Any) -> None:
         target = following.opts.get("dead_letter") if following is not None else None
 
 
-def check_same(tube: Tube, kind: Any, opts: dict[str, Any]) -> None:
+def check_same(tube: TubePort, kind: Any, opts: dict[str, Any]) -> None:
     """`create_tube` with `if_not_exists` of a tube that is there: it must be the one wanted.
 
     Only what the caller names is compared. Raises code 32 with what differs, and what helps.
@@ -97,7 +97,7 @@ def check_same(tube: Tube, kind: Any, opts: dict[str, Any]) -> None:
     raise failure(f"Tube {tube.name} exists and is another one: {', '.join(differs)}{hint}")
 
 
-def _differing(tube: Tube, opts: dict[str, Any]) -> list[str]:
+def _differing(tube: TubePort, opts: dict[str, Any]) -> list[str]:
     given = {key: value for key, value in opts.items() if key not in _WORDS and value is not None}
     wanted = dict(given)
     if not (type(tube.inner).records or type(tube.inner).lanes):

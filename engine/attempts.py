@@ -31,8 +31,8 @@ from tandemq_server.engine.notes import (
 from tandemq_server.spaces.space import Row
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.clients import EngineClient
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 REASON_BYTES_MAX = 1000
 #: Why an attempt ended, where nobody said more.
@@ -50,7 +50,7 @@ REDRIVE_MAX = 10_000
 _CARRIED = ("pri", "utube")
 
 
-def reason_of(tube: Tube, opts: dict[str, Any] | None, default: str) -> str:
+def reason_of(tube: TubePort, opts: dict[str, Any] | None, default: str) -> str:
     """The caller's `reason`, for a tube that keeps it."""
     reason = opts.get("reason") if opts else None
     if reason is None:
@@ -66,7 +66,7 @@ def reason_of(tube: Tube, opts: dict[str, Any] | None, default: str) -> str:
     return reason
 
 
-def count(tube: Tube, task_id: int, reason: str) -> int:
+def count(tube: TubePort, task_id: int, reason: str) -> int:
     """An attempt ended badly: note it. How many that makes."""
     note = tube.notes.get(task_id)
     attempts = 1 if note is None else note[NOTE_ATTEMPTS] + 1
@@ -74,8 +74,8 @@ def count(tube: Tube, task_id: int, reason: str) -> int:
     return attempts
 
 
-def give_back(tube: Tube, task_id: int, opts: dict[str, Any] | None, reason: str) -> Row:
-    """`Tube.give_back` where attempts count: the task waits, is ready, or is given up."""
+def give_back(tube: TubePort, task_id: int, opts: dict[str, Any] | None, reason: str) -> Row:
+    """`TubePort.give_back` where attempts count: the task waits, is ready, or is given up."""
     policy = tube.policy
     assert policy is not None
     attempts = count(tube, task_id, reason)
@@ -89,7 +89,7 @@ def give_back(tube: Tube, task_id: int, opts: dict[str, Any] | None, reason: str
     return row
 
 
-def _delayed(tube: Tube, attempts: int) -> dict[str, Any]:
+def _delayed(tube: TubePort, attempts: int) -> dict[str, Any]:
     """Chance is asked here, once; what it said is in the row, and so in the log."""
     policy = tube.policy
     assert policy is not None
@@ -97,7 +97,7 @@ def _delayed(tube: Tube, attempts: int) -> dict[str, Any]:
     return {"delay": policy.retry.delay(attempts, tube.engine.chance()) / SECOND_US}
 
 
-def expired(tube: Tube, events: list[Event]) -> list[Event]:
+def expired(tube: TubePort, events: list[Event]) -> list[Event]:
     """What deadlines did, with tasks whose ttr came counted, delayed or given up."""
     policy = tube.policy
     assert policy is not None
@@ -113,7 +113,7 @@ def expired(tube: Tube, events: list[Event]) -> list[Event]:
     return found
 
 
-def _give_up(tube: Tube, task_id: int, attempts: int, reason: str) -> Row:
+def _give_up(tube: TubePort, task_id: int, attempts: int, reason: str) -> Row:
     """Bury the task, or make it a dead letter: its last row, buried or done."""
     engine = tube.engine
     policy = tube.policy
@@ -128,7 +128,7 @@ def _give_up(tube: Tube, task_id: int, attempts: int, reason: str) -> Row:
     return done
 
 
-def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
+def move(tube: TubePort, target: TubePort, task_id: int) -> tuple[Row, Row]:
     """A task leaves one tube and enters another (inside the transaction): (new row, last row).
 
     It takes along payload, headers, priority, sub-queue and what is left of a delay; ttl and ttr
@@ -151,7 +151,7 @@ def move(tube: Tube, target: Tube, task_id: int) -> tuple[Row, Row]:
     return row, done
 
 
-def tell_moved(engine: Engine) -> None:
+def tell_moved(engine: EnginePort) -> None:
     """After the commit: who waits in the tubes that tasks moved to, and their callbacks."""
     arrived, engine.arrived = engine.arrived, []
     for tube, row in arrived:
@@ -161,7 +161,7 @@ def tell_moved(engine: Engine) -> None:
             tube.tell_put(row)
 
 
-def tell(tube: Tube, row: Row, event: str) -> str:
+def tell(tube: TubePort, row: Row, event: str) -> str:
     """After the commit: the event under which a given-up task is told of."""
     tell_moved(tube.engine)
     if row[1] == "-":
@@ -174,13 +174,13 @@ def tell(tube: Tube, row: Row, event: str) -> str:
     return event
 
 
-def delivered(tube: Tube, shown: Row, delivery: int, token: bool | str) -> Delivery:
+def delivered(tube: TubePort, shown: Row, delivery: int, token: bool | str) -> Delivery:
     """A task with its token, or with all there is to know where the take asked for that."""
     told = delivery if token is True else _receipt(tube, shown[0], delivery)
     return Delivery((shown[0], shown[1], told, shown[-1]))
 
 
-def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
+def _receipt(tube: TubePort, task_id: int, token: int) -> dict[str, Any]:
     """What a take with `{info = true}` gets beside the task.
 
     ttr: seconds a worker has, where the task has an end; max_attempts: where the tube gives tasks
@@ -205,19 +205,19 @@ def _receipt(tube: Tube, task_id: int, token: int) -> dict[str, Any]:
     return found
 
 
-def info(tube: Tube, task_id: Any) -> dict[str, Any]:
+def info(tube: TubePort, task_id: Any) -> dict[str, Any]:
     """`TUBE:info(id)`: everything known of a task but its payload; times in seconds."""
     row = tube.peek(task_id)
     return about(tube, tube.space.rows.get(row[0], row), row[1])
 
 
-def about(tube: Tube, row: Row, status: str) -> dict[str, Any]:
+def about(tube: TubePort, row: Row, status: str) -> dict[str, Any]:
     """The same of one of the tube's rows, whose state clients are told is `status`."""
     known = told(tube, row[0], status)
     return {"id": row[0], "state": status, **facts.facts(tube, row, status), **known}
 
 
-def told(tube: Tube, task_id: int, status: str) -> dict[str, Any]:
+def told(tube: TubePort, task_id: int, status: str) -> dict[str, Any]:
     """What is known of a task beside its row: attempts, last failure, origin, headers."""
     found: dict[str, Any] = {}
     note = tube.notes.get(task_id)
@@ -244,7 +244,9 @@ def _told(note: Row) -> dict[str, Any]:
     return found
 
 
-def redrive(tube: Tube, client: Client, count: Any, to: Any, may_put: Callable[[str], None]) -> int:
+def redrive(
+    tube: TubePort, client: EngineClient, count: Any, to: Any, may_put: Callable[[str], None]
+) -> int:
     """Send up to `count` dead letters back to where they came from, or to the tube `to`.
 
     Ready and buried ones, oldest first, their attempts forgotten; all in one record. How many.
@@ -253,7 +255,7 @@ def redrive(tube: Tube, client: Client, count: Any, to: Any, may_put: Callable[[
     wanted = REDRIVE_MAX if count is None else count
     if type(wanted) is not int or not 0 <= wanted <= REDRIVE_MAX:
         raise failure(f"Invalid number of tasks to redrive: {count} (expected 0 to {REDRIVE_MAX})")
-    targets: dict[str, Tube] = {}
+    targets: dict[str, TubePort] = {}
     dones: list[Row] = []
     for task_id, note in sorted(tube.notes.items()):
         if len(dones) == wanted:
@@ -275,7 +277,7 @@ def redrive(tube: Tube, client: Client, count: Any, to: Any, may_put: Callable[[
     return len(dones)
 
 
-def _target(tube: Tube, task_id: int, name: Any) -> Tube:
+def _target(tube: TubePort, task_id: int, name: Any) -> TubePort:
     target = tube.engine.tubes.get(name) if type(name) is str else None
     if target is None:
         raise failure(
@@ -287,7 +289,7 @@ def _target(tube: Tube, task_id: int, name: Any) -> Tube:
     return target
 
 
-def feeders(tube: Tube) -> list[str]:
+def feeders(tube: TubePort) -> list[str]:
     """Names of the tubes whose dead letters come here."""
     return [
         other.name

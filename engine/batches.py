@@ -20,10 +20,10 @@ from tandemq.model.record import (
 )
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import arguments, attempts, expiry, keys, room
-from tandemq_server.engine.clients import PENDING, Client, _Sentinel
+from tandemq_server.engine.clients import PENDING, EngineClient, _Sentinel
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 #: Tasks in one batch; more is the caller's mistake, not a reason to hold up everybody else.
@@ -31,7 +31,7 @@ BATCH_MAX = 10_000
 
 
 def put_many(
-    tube: Tube, client: Client, items: list[tuple[bytes, Any]], common: Any = None
+    tube: TubePort, client: EngineClient, items: list[tuple[bytes, Any]], common: Any = None
 ) -> list[int]:
     """New tasks from (raw payload, options); `common` options hold where an item has none.
 
@@ -84,7 +84,7 @@ def _far_below(items: list[tuple[bytes, Any]]) -> bool:
 
 
 def _with_options(
-    tube: Tube, common: dict[str, Any] | None, items: list[tuple[bytes, Any]]
+    tube: TubePort, common: dict[str, Any] | None, items: list[tuple[bytes, Any]]
 ) -> list[tuple[bytes, dict[str, Any] | None]]:
     """A batch with its options checked, the common ones among them."""
     if common is not None:
@@ -98,7 +98,7 @@ def _with_options(
     ]
 
 
-def _merge(tube: Tube, common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:
+def _merge(tube: TubePort, common: dict[str, Any] | None, opts: Any) -> dict[str, Any] | None:
     own = arguments.task_options(opts, tube.put_options)
     if common and "key" in common:
         raise failure("Invalid option key: each task of a batch has a key of its own")
@@ -110,7 +110,12 @@ def _merge(tube: Tube, common: dict[str, Any] | None, opts: Any) -> dict[str, An
 
 
 def take_many(
-    tube: Tube, client: Client, ticket: Any, count: Any, timeout: Any = 0, token: bool | str = False
+    tube: TubePort,
+    client: EngineClient,
+    ticket: Any,
+    count: Any,
+    timeout: Any = 0,
+    token: bool | str = False,
 ) -> list[Row] | _Sentinel:
     """Up to `count` ready tasks; with a timeout, wait for the first one if there is none."""
     count = arguments.kick_count(count)
@@ -125,7 +130,7 @@ def take_many(
     return PENDING
 
 
-def take_now(tube: Tube, client: Client, count: int, token: bool | str) -> list[Row]:
+def take_now(tube: TubePort, client: EngineClient, count: int, token: bool | str) -> list[Row]:
     """Up to `count` tasks that are ready, committed to the client; it may be none."""
     engine = tube.engine
     rows = tube.driver.take_many(count, engine.now)
@@ -153,7 +158,7 @@ def take_now(tube: Tube, client: Client, count: int, token: bool | str) -> list[
     return shown
 
 
-def ack_many(tube: Tube, client: Client, ids: Any) -> int:
+def ack_many(tube: TubePort, client: EngineClient, ids: Any) -> int:
     """Finish tasks, each an id or [id, token]; if one may not be acked, none is. How many."""
     keys = _owned(tube, client, ids)
     if not keys:
@@ -177,7 +182,7 @@ def ack_many(tube: Tube, client: Client, ids: Any) -> int:
     return len(rows)
 
 
-def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
+def release_many(tube: TubePort, client: EngineClient, ids: Any, opts: Any = None) -> int:
     """Give tasks back, each an id or [id, token]; if one may not be released, none is. How many."""
     opts = arguments.task_options(opts, tube.release_options, "release")
     reason = attempts.reason_of(tube, opts, attempts.RELEASED)
@@ -189,7 +194,7 @@ def release_many(tube: Tube, client: Client, ids: Any, opts: Any = None) -> int:
     return len(rows)
 
 
-def _owned(tube: Tube, client: Client, ids: Any) -> list[tuple[int, int]]:
+def _owned(tube: TubePort, client: EngineClient, ids: Any) -> list[tuple[int, int]]:
     """Tube and id of each task of a batch, all checked; one that stands there twice is refused."""
     if type(ids) is not list:
         raise failure(f"Invalid list of tasks: expected an array, got {arguments.lua_type(ids)}")
@@ -220,7 +225,7 @@ def _owned(tube: Tube, client: Client, ids: Any) -> list[tuple[int, int]]:
     return list(wanted)
 
 
-def _checked(tube: Tube, client: Client, item: Any) -> int:
+def _checked(tube: TubePort, client: EngineClient, item: Any) -> int:
     """One id in another shape than a plain integer, its owner (and token) checked."""
     token = None
     if type(item) is list:
@@ -237,5 +242,5 @@ def _check_size(count: int) -> None:
         raise failure(f"Too many tasks in one batch: {count} (at most {BATCH_MAX})")
 
 
-def _normal(tube: Tube, rows: list[Row]) -> list[Row]:
+def _normal(tube: TubePort, rows: list[Row]) -> list[Row]:
     return rows if tube.normalize is None else [tube.normalize(row) for row in rows]

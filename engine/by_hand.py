@@ -13,19 +13,19 @@ from tandemq.model.record import KIND_KICK, KIND_OTHER, KIND_RELEASE
 from tandemq.model.task import BURIED, DELAYED, TAKEN
 from tandemq.model.units import SECOND_US
 from tandemq_server.engine import room
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 Action = Literal["kick", "bury", "release", "delete", "move"]
 ACTIONS: tuple[Action, ...] = ("kick", "bury", "release", "delete", "move")
 #: The call a client without a session makes.
-_NOBODY = Client(0)
+_NOBODY = EngineClient(0)
 
 
-def act(tube: Tube, task_id: int, action: Action, target: Tube | None = None) -> None:
+def act(tube: TubePort, task_id: int, action: Action, target: TubePort | None = None) -> None:
     """One action on one task. Raises `QueueError` with one line; then nothing has changed.
 
     kick: buried to ready; bury: set aside; release: a taken one to ready; delete; move: put the
@@ -51,7 +51,7 @@ def act(tube: Tube, task_id: int, action: Action, target: Tube | None = None) ->
         raise
 
 
-def _kick(tube: Tube, row: Row) -> None:
+def _kick(tube: TubePort, row: Row) -> None:
     if row[1] != BURIED:
         raise failure(f"task {row[0]} is not buried")
     new = tube.driver.kick_one(row[0], tube.engine.now)
@@ -61,7 +61,7 @@ def _kick(tube: Tube, row: Row) -> None:
     tube.tell(new, "kick")
 
 
-def _release(tube: Tube, row: Row) -> None:
+def _release(tube: TubePort, row: Row) -> None:
     if row[1] != TAKEN:
         raise failure(f"task {row[0]} is not taken")
     owner = tube.taken.rows.get((tube.id, row[0]))
@@ -72,7 +72,7 @@ def _release(tube: Tube, row: Row) -> None:
     tube.tell(new, "release")
 
 
-def _move(tube: Tube, row: Row, target: Tube) -> None:
+def _move(tube: TubePort, row: Row, target: TubePort) -> None:
     """Priority, sub-queue and what is left of a delay go along; ttl and ttr are the target's."""
     if target is tube:
         raise failure(f"task {row[0]} is in {tube.name} already")
@@ -93,7 +93,7 @@ def _move(tube: Tube, row: Row, target: Tube) -> None:
     target.tell(put, "put")
 
 
-def _options(tube: Tube, row: Row) -> dict[str, Any] | None:
+def _options(tube: TubePort, row: Row) -> dict[str, Any] | None:
     """What a put of the same task elsewhere is given; drivers ignore options they do not know."""
     found: dict[str, Any] = {}
     for at, (name, _) in enumerate(tube.space.format):

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tandemq_server.engine import lanes, policy, ports, room
 from tandemq_server.engine.system_spaces import TUBE_NAME, TUBE_OPTS, TUBE_SPACE, TUBE_TYPE
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 
 if TYPE_CHECKING:
     from tandemq_server.drivers.base import Driver
     from tandemq_server.spaces.space import Row, Space
 
 
-class Pauses(ports.Pauses, Protocol):
-    def apply(self, tube: ports.Tube) -> None: ...
+class CataloguePauses(ports.PausesPort, Protocol):
+    def apply(self, tube: ports.TubePort) -> None: ...
 
 
-class Engine(ports.Engine, Protocol):
+class CatalogueEngine(ports.EnginePort, Protocol):
     """What keeps the tubes by name; `engine.engine.Engine` is it."""
 
     tubes: dict[str, Any]
@@ -31,10 +31,10 @@ class Engine(ports.Engine, Protocol):
     on_tube: Callable[[Any, bool], None]
 
     @property
-    def pauses(self) -> Pauses: ...
+    def pauses(self) -> CataloguePauses: ...
 
 
-def appears(engine: Engine, row: Row) -> None:
+def appears(engine: CatalogueEngine, row: Row) -> None:
     """A tube is there; one whose type or driver fails is remembered as broken, with its reason."""
     name, kind = row[TUBE_NAME], engine.drivers.get(row[TUBE_TYPE])
     space = engine.store.by_name.get(name)
@@ -47,7 +47,7 @@ def appears(engine: Engine, row: Row) -> None:
     driver = _driver(engine, kind, space, row)
     if driver is None:
         return
-    shape = kind.shape or (lanes.LaneTube if kind.lanes else Tube)
+    shape = kind.shape or (lanes.LaneTube if kind.lanes else EngineTube)
     tube = shape(engine, row, space, driver)
     tube.callback = engine.callbacks.get(name)
     engine.tubes[name] = tube
@@ -56,7 +56,7 @@ def appears(engine: Engine, row: Row) -> None:
     engine.on_tube(tube, True)
 
 
-def _driver(engine: Engine, kind: type[Driver], space: Space, row: Row) -> Driver | None:
+def _driver(engine: CatalogueEngine, kind: type[Driver], space: Space, row: Row) -> Driver | None:
     name = row[TUBE_NAME]
     try:
         return kind.new(space, row[TUBE_OPTS])
@@ -66,7 +66,7 @@ def _driver(engine: Engine, kind: type[Driver], space: Space, row: Row) -> Drive
         return None
 
 
-def goes(engine: Engine, row: Row) -> None:
+def goes(engine: CatalogueEngine, row: Row) -> None:
     """A tube was dropped."""
     engine.broken.pop(row[TUBE_NAME], None)
     tube = engine.tubes.pop(row[TUBE_NAME], None)
@@ -75,7 +75,7 @@ def goes(engine: Engine, row: Row) -> None:
         engine.on_tube(tube, False)
 
 
-def altered(engine: Engine, row: Row) -> None:
+def altered(engine: CatalogueEngine, row: Row) -> None:
     """A tube has other options: it stays the same object, whoever waits in it goes on waiting."""
     tube = engine.tubes.get(row[TUBE_NAME])
     space = engine.store.by_name.get(row[TUBE_NAME])

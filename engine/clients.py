@@ -1,6 +1,6 @@
 """Who calls: a connection as the engine sees it, and what it waits for.
 
-The rim subclasses `Client` and turns outcomes into bytes; the engine never sees a socket.
+The rim subclasses `EngineClient` and turns outcomes into bytes; the engine never sees a socket.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Sentinel:
         return self.name
 
 
-#: The call was parked: its outcome comes through `Client.deliver`.
+#: The call was parked: its outcome comes through `EngineClient.deliver`.
 PENDING = _Sentinel("PENDING")
 #: The call returned nothing: an empty result array.
 EMPTY = _Sentinel("EMPTY")
@@ -43,7 +43,7 @@ class Values(tuple[Any, ...]):
     __slots__ = ()
 
 
-class Client:
+class EngineClient:
     """One connection.
 
     id: connection number; session: UUID of its queue session (16 bytes), None until it needs one.
@@ -106,7 +106,7 @@ class Waiter:
     def __init__(
         self,
         waiter_id: int,
-        client: Client,
+        client: EngineClient,
         ticket: Any,
         tube: Line,
         deadline: int | None,

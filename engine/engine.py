@@ -36,7 +36,7 @@ from tandemq_server.engine import (
     room,
     settings,
 )
-from tandemq_server.engine.clients import EMPTY, Client, Line, Waiter
+from tandemq_server.engine.clients import EMPTY, EngineClient, Line, Waiter
 from tandemq_server.engine.keys import TIMER_KEYS, Keys
 from tandemq_server.engine.lookout import Lookout
 from tandemq_server.engine.pause import Pauses
@@ -51,7 +51,7 @@ from tandemq_server.engine.system_spaces import (
     session_ids_space,
     taken_space,
 )
-from tandemq_server.engine.tube import Callback, Tube
+from tandemq_server.engine.tube import Callback, EngineTube
 from tandemq_server.engine.usage import Usage, UsageIndex
 from tandemq_server.engine.waits import SLACK, Waits
 from tandemq_server.spaces.space import IndexShape, Row, Space
@@ -93,7 +93,7 @@ class Engine:
         self.full = ""
         self.records: list[Record] = []
         self.running = False
-        self.woken: list[ports.Tube] = []
+        self.woken: list[ports.TubePort] = []
         self.last_delivery = 0
         #: µs nobody led, set before `promote`; the moment up to which leases got them.
         self.frozen_us = self.frozen_until = 0
@@ -104,13 +104,13 @@ class Engine:
         self.in_replicaset = False
         #: What connectors compare: it moves when a tube comes or goes, see engine/settings.py.
         self.schema_version = settings.SCHEMA_FIRST
-        self.tubes: dict[str, Tube] = {}
-        self.tube_of_space: dict[int, Tube] = {}
+        self.tubes: dict[str, EngineTube] = {}
+        self.tube_of_space: dict[int, EngineTube] = {}
         self.callbacks: dict[str, Callback] = {}
         #: What a `module:function` of a declaration stands for; the rim provides it.
         self.functions: Callable[[str], Callable[..., Any]] = _no_functions
         self.broken: dict[str, str] = {}
-        self.on_tube: Callable[[Tube, bool], None] = lambda _tube, _appears: None
+        self.on_tube: Callable[[EngineTube, bool], None] = lambda _tube, _appears: None
         self.on_grants_changed: Callable[[], None] = lambda: None
         self._waiter_id = 0
         self.waits = Waits()
@@ -138,7 +138,7 @@ class Engine:
         #: Whose puts are counted in the call at hand, see engine/usage.py; None: nobody's.
         self.putter: str | None = None
         #: Tasks that came from other tubes in the call at hand, told of after its commit.
-        self.arrived: list[tuple[ports.Tube, Row]] = []
+        self.arrived: list[tuple[ports.TubePort, Row]] = []
         #: A number from 0 to 1 by chance; what comes of it is logged, never the asking.
         self.chance: Callable[[], float] = lambda: int.from_bytes(new_uuid()[:6]) / 2**48
         self.pauses = Pauses(self)
@@ -231,7 +231,7 @@ class Engine:
             temporary=temporary,
         )
 
-    def tube(self, name: str) -> Tube | None:
+    def tube(self, name: str) -> EngineTube | None:
         return self.tubes.get(name)
 
     def _grants_in(self, _row: Row) -> None:
@@ -272,7 +272,7 @@ class Engine:
     # -- waiting ---------------------------------------------------------------------------------
 
     def park(
-        self, client: Client, ticket: Any, tube: Line, wait_us: int, token: bool | str
+        self, client: EngineClient, ticket: Any, tube: Line, wait_us: int, token: bool | str
     ) -> Waiter:
         """A call begins to wait, `wait_us` at most (NEVER_US = for ever)."""
         self._waiter_id += 1
@@ -304,7 +304,7 @@ class Engine:
                 self.store.rollback()
                 self.report(f"tube {tube.name}: {type(error).__name__}: {error}")
 
-    def disconnect(self, client: Client) -> None:
+    def disconnect(self, client: EngineClient) -> None:
         """A connection is gone: its waiting calls are cancelled before anything else happens."""
         for waiter in list(client.waits):
             waiter.tube.cancel(waiter)

@@ -8,11 +8,11 @@ from tandemq.model.errors import failure
 from tandemq_server.engine import attempts
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 
-def expire(tube: Tube, task_id: int) -> None:
+def expire(tube: TubePort, task_id: int) -> None:
     """A deadline of one task is due: one transaction, however many events."""
     engine = tube.engine
     owner = tube.taken.rows.get((tube.id, task_id))
@@ -33,7 +33,7 @@ def expire(tube: Tube, task_id: int) -> None:
         tube.tell(row, event)
 
 
-def past_overdue(tube: Tube, row: Row | None) -> Row | None:
+def past_overdue(tube: TubePort, row: Row | None) -> Row | None:
     """Expire what a take came upon until it meets a task to deliver.
 
     A ttl of nothing gets here, and a flood of deadlines that one tick could not handle.

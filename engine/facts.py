@@ -13,7 +13,7 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.engine.system_spaces import TAKEN_CONN, TAKEN_SESSION, TAKEN_TIME
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 #: As much of a session's UUID as tells two apart; all of it would let others join it.
@@ -21,7 +21,7 @@ _SESSION_DIGITS = 8
 _PLAIN = ("pri", "utube")
 
 
-def facts(tube: Tube, row: Row, status: str) -> dict[str, Any]:
+def facts(tube: TubePort, row: Row, status: str) -> dict[str, Any]:
     """`created`, `age`; `due` and `due_in` with what comes `then`; `ttl`, `ttr`, `pri`, `utube`;
     `holder` of a taken one. What the type of tube does not keep is left out.
     """

@@ -14,16 +14,16 @@ from tandemq_server.engine import arguments, keys, room
 from tandemq_server.engine.batches import BATCH_MAX
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.clients import EngineClient
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 #: A task to put: its tube, raw payload, options as the caller gave them.
-Put = tuple["Tube", bytes, Any]
+Put = tuple["TubePort", bytes, Any]
 
 
 def finish(
-    tube: Tube, client: Client, task_id: Any, puts: list[Put], token: Any = None
+    tube: TubePort, client: EngineClient, task_id: Any, puts: list[Put], token: Any = None
 ) -> list[int]:
     """Ack a task and put others, into any tubes; their ids, in order.
 
@@ -36,8 +36,8 @@ def finish(
     tube.check_owner(client, task_id, token)
     if task_id not in tube.space.rows:
         raise task_not_found(task_id)
-    wanted: dict[Tube, list[keys.Keyed]] = {}
-    placed: list[tuple[Tube, int]] = []
+    wanted: dict[TubePort, list[keys.Keyed]] = {}
+    placed: list[tuple[TubePort, int]] = []
     for target, data, opts in puts:
         given = arguments.task_options(opts, target.put_options)
         target.driver.check_put(given)
@@ -49,7 +49,7 @@ def finish(
     tube.shown(done)
     tube.taken.disown(tube.id, task_id)
     tube.notebook.forget(tube.id, task_id)
-    stored: dict[Tube, tuple[list[Row], list[int]]] = {}
+    stored: dict[TubePort, tuple[list[Row], list[int]]] = {}
     for target, batch in wanted.items():
         if target.driver.capacity:
             new, size = keys.new_among(target, batch)

@@ -13,7 +13,7 @@ from tandemq.model.record import KIND_GRANT
 from tandemq_server.engine.arguments import lua_type
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 #: In front of a role's name, where a user's would stand; no user is called so.
 ROLE = "role:"
@@ -56,7 +56,7 @@ _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 OPTIONS = ("call", "truncate", "manage", "prefix")
 
 
-def grant(engine: Engine, tube: Tube, who: Any, args: Any, role: bool = False) -> None:
+def grant(engine: EnginePort, tube: TubePort, who: Any, args: Any, role: bool = False) -> None:
     """Give a user (or role) rights on a tube: to read its spaces, and to call with `call`."""
     name, calls = _wanted(tube, who, args, role)
     for call in (f"{SPACE}{tube.space.name}", *SHARED_SPACES, *calls):
@@ -65,7 +65,7 @@ def grant(engine: Engine, tube: Tube, who: Any, args: Any, role: bool = False) -
     engine.commit(KIND_GRANT, None)
 
 
-def revoke(engine: Engine, tube: Tube, who: Any, args: Any, role: bool = False) -> int:
+def revoke(engine: EnginePort, tube: TubePort, who: Any, args: Any, role: bool = False) -> int:
     """Take back what `grant` gave, of the same options; without any, all of this tube.
 
     Returns how many rights were taken. One that was never given is no error.
@@ -83,19 +83,19 @@ def revoke(engine: Engine, tube: Tube, who: Any, args: Any, role: bool = False) 
     return before - len(rows)
 
 
-def forget_tube(engine: Engine, tube: Tube) -> None:
+def forget_tube(engine: EnginePort, tube: TubePort) -> None:
     """The tube goes, and with it whatever was granted on it; inside the caller's transaction."""
     _delete(engine, [key for key in engine.grants.rows if _is_of(tube, key[1])])
 
 
-def held(engine: Engine) -> list[tuple[str, bool, str]]:
+def held(engine: EnginePort) -> list[tuple[str, bool, str]]:
     """All grants: (name, whether it is a role's, what may be called)."""
     return [
         (who.removeprefix(ROLE), who.startswith(ROLE), call) for who, call in engine.grants.rows
     ]
 
 
-def _wanted(tube: Tube, who: Any, args: Any, role: bool) -> tuple[str, list[str]]:
+def _wanted(tube: TubePort, who: Any, args: Any, role: bool) -> tuple[str, list[str]]:
     """The name rows stand under, and the calls that `args` stands for."""
     if type(who) is not str or not who or (not role and who.startswith(ROLE)):
         raise failure("Invalid user: expected a name")
@@ -130,7 +130,7 @@ def _prefix(given: Any) -> str:
     raise failure(f"Invalid value of prefix: {str(given)[:100]} (expected {PREFIX})")
 
 
-def _is_of(tube: Tube, call: str) -> bool:
+def _is_of(tube: TubePort, call: str) -> bool:
     """Whether a right is on this tube and nothing else."""
     if call.startswith(SPACE):
         return call == f"{SPACE}{tube.space.name}"
@@ -140,7 +140,7 @@ def _is_of(tube: Tube, call: str) -> bool:
     return head in (f"{PREFIX}.{tube.name}", f"{PREFIX_15}.{tube.name}", f"box.space.{tube.name}")
 
 
-def _delete(engine: Engine, keys: list[tuple[str, str]]) -> None:
+def _delete(engine: EnginePort, keys: list[tuple[str, str]]) -> None:
     """And what came with every grant, of users who hold no other."""
     for key in keys:
         engine.grants.delete(key)

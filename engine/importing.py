@@ -18,7 +18,7 @@ from tandemq_server.drivers.deadlines import CREATED, NEXT_EVENT, TTL
 from tandemq_server.spaces.space import Row
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 BATCH_MAX = 10_000
 #: A decoded tuple, and its fields from the payload on as they came (a field, or an array of them).
@@ -29,7 +29,7 @@ def _mark(name: str) -> str:
     return f"import:{name}"
 
 
-def state(engine: Engine, name: Any) -> dict[str, Any] | None:
+def state(engine: EnginePort, name: Any) -> dict[str, Any] | None:
     """{source, last, count}: where a tube's tasks came from, the last key, how many; or None."""
     tube = engine.tubes.get(name) if type(name) is str else None
     row = None if tube is None else engine.config.rows.get(_mark(tube.name))
@@ -43,12 +43,12 @@ def state(engine: Engine, name: Any) -> dict[str, Any] | None:
     return found if tube.space.next_id or _text_keys(tube) else None
 
 
-def _text_keys(tube: Tube) -> bool:
+def _text_keys(tube: TubePort) -> bool:
     layout = tube.layout()
     return layout is not None and layout.text_keys
 
 
-def fixed_fields(tube: Tube) -> int | None:
+def fixed_fields(tube: TubePort) -> int | None:
     """How many fields of a source's tuple are decoded; what follows is payload. None for all."""
     layout = tube.layout()
     if layout is not None:
@@ -58,7 +58,7 @@ def fixed_fields(tube: Tube) -> int | None:
     return len(tube.space.format) - 1
 
 
-def take_in(engine: Engine, tube: Tube, source: Any, tuples: list[Tuple]) -> int:
+def take_in(engine: EnginePort, tube: TubePort, source: Any, tuples: list[Tuple]) -> int:
     """Insert tasks in the order of their keys, behind what came before. How many in all so far."""
     if type(source) is not str or not source:
         raise failure("Invalid source: expected its name")
@@ -91,7 +91,7 @@ def take_in(engine: Engine, tube: Tube, source: Any, tuples: list[Tuple]) -> int
     return count
 
 
-def _write(engine: Engine, name: str, value: dict[str, Any]) -> None:
+def _write(engine: EnginePort, name: str, value: dict[str, Any]) -> None:
     mark = _mark(name)
     if mark in engine.config.rows:
         engine.config.set(mark, 1, value)
@@ -103,7 +103,7 @@ def _bad(fields: list[Any], what: str) -> Exception:
     return failure(f"Task {fields[0]} is not of the tube's layout: {what}")
 
 
-def _row(tube: Tube, fields: list[Any], payload: bytes) -> Row:
+def _row(tube: TubePort, fields: list[Any], payload: bytes) -> Row:
     """A row of the queue module's five drivers; nobody here holds what is taken there."""
     types = [kind for _, kind in tube.space.format][:-1]
     for value, kind, (name, _) in zip(fields, types, tube.space.format, strict=False):

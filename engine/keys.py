@@ -19,12 +19,12 @@ from tandemq.model.task import DONE
 from tandemq_server.drivers.deadlines import duration_us
 from tandemq_server.engine import headers, room
 from tandemq_server.engine.arguments import lua_type
-from tandemq_server.engine.clients import Client, Delivery, _Sentinel
+from tandemq_server.engine.clients import Delivery, EngineClient, _Sentinel
 from tandemq_server.spaces.index import Index
 from tandemq_server.spaces.space import IndexShape, Row, Space
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 KEYS_ID, LOCAL_KEYS_ID = 519, 520
 #: Kind of the entry among the timers that says when the next key is to be forgotten.
@@ -166,12 +166,12 @@ def _keys_space(space_id: int, name: str, temporary: bool) -> Space:
 class Keys:
     """All keys of a node: (tube id, key) -> the task it was first used for, and until when."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EnginePort) -> None:
         self.engine = engine
         self.logged = engine.store.add(_keys_space(KEYS_ID, "_tandem_keys", False))
         self.local = engine.store.add(_keys_space(LOCAL_KEYS_ID, "_tandem_keys_local", True))
 
-    def of(self, tube: Tube) -> Space:
+    def of(self, tube: TubePort) -> Space:
         return self.local if tube.space.temporary else self.logged
 
     def expire(self, space_id: int) -> None:
@@ -182,7 +182,7 @@ class Keys:
         _remove(space, index.due(self.engine.now))
         self.engine.commit(KIND_OTHER, None)
 
-    def forget_tube(self, tube: Tube) -> None:
+    def forget_tube(self, tube: TubePort) -> None:
         """The tube was truncated or dropped: its ids begin anew (inside the transaction)."""
         space = self.of(tube)
         if space.rows:
@@ -203,7 +203,7 @@ def _remove(space: Space, keys: list[tuple[int, str]]) -> None:
         store.ops.append((DELETE_MANY, space.id, keys))
 
 
-def split(tube: Tube, opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
+def split(tube: TubePort, opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | None]:
     """(key, window in µs, the other options) of a put; the key is "" where it is NULL.
 
     Headers, checked, stay among the others for `insert`. Raises code 32 for a bad key, window or
@@ -228,7 +228,7 @@ def split(tube: Tube, opts: dict[str, Any]) -> tuple[str, int, dict[str, Any] | 
     return key, _window_us(tube, window), rest or None
 
 
-def _window_us(tube: Tube, window: Any) -> int:
+def _window_us(tube: TubePort, window: Any) -> int:
     usual = tube.opts.get("key_window") or WINDOW_S
     window_us = duration_us("window", usual if window is None else window)
     if not window_us:
@@ -241,7 +241,7 @@ def has_key(opts: Any) -> bool:
     return opts is not None and not KEY_OPTIONS.isdisjoint(opts)
 
 
-def find(tube: Tube, key: str) -> Row | None:
+def find(tube: TubePort, key: str) -> Row | None:
     """The row of a key that still holds."""
     if not key:
         return None
@@ -249,7 +249,7 @@ def find(tube: Tube, key: str) -> Row | None:
     return row if row is not None and row[KEY_EXPIRES] > tube.engine.now else None
 
 
-def first(tube: Tube, row: Row) -> Delivery:
+def first(tube: TubePort, row: Row) -> Delivery:
     """The answer to a put that came again: the first task as it is, and a fourth field `true`.
 
     A task that is gone (acked, deleted, out of its ttl) shows as done, without its payload.
@@ -261,7 +261,9 @@ def first(tube: Tube, row: Row) -> Delivery:
     return Delivery((shown[0], shown[1], True, shown[-1]))
 
 
-def insert(tube: Tube, data: bytes, key: str, window_us: int, opts: dict[str, Any] | None) -> Row:
+def insert(
+    tube: TubePort, data: bytes, key: str, window_us: int, opts: dict[str, Any] | None
+) -> Row:
     """Store a task and what it is known by (inside the transaction)."""
     engine = tube.engine
     given = None
@@ -280,9 +282,9 @@ def insert(tube: Tube, data: bytes, key: str, window_us: int, opts: dict[str, An
 
 
 def put(
-    tube: Tube, client: Client, ticket: Any, data: bytes, opts: dict[str, Any]
+    tube: TubePort, client: EngineClient, ticket: Any, data: bytes, opts: dict[str, Any]
 ) -> Row | _Sentinel:
-    """`Tube.put` for options with a key. A put that came again needs no room and counts as none."""
+    """`put` for options with a key. A put that came again needs no room and counts as none."""
     key, window_us, rest = split(tube, opts)
     known = find(tube, key)
     if known is not None:
@@ -298,7 +300,7 @@ def put(
     return shown
 
 
-def put_waiting(tube: Tube, data: bytes, opts: dict[str, Any]) -> tuple[Row | None, Row]:
+def put_waiting(tube: TubePort, data: bytes, opts: dict[str, Any]) -> tuple[Row | None, Row]:
     """There is room for a put that waited: (its row or None, what to answer)."""
     key, window_us, rest = split(tube, opts)
     known = find(tube, key)
@@ -312,7 +314,7 @@ Given = tuple[bytes, dict[str, Any] | None]
 Keyed = tuple[bytes, str, int, dict[str, Any] | None]
 
 
-def split_many(tube: Tube, items: Iterable[Given]) -> list[Keyed]:
+def split_many(tube: TubePort, items: Iterable[Given]) -> list[Keyed]:
     """A batch as (payload, key, window in µs, other options)."""
     found: list[Keyed] = []
     windows: dict[int | None, int] = {}
@@ -338,7 +340,7 @@ def split_many(tube: Tube, items: Iterable[Given]) -> list[Keyed]:
     return found
 
 
-def new_among(tube: Tube, items: list[Keyed]) -> tuple[int, int]:
+def new_among(tube: TubePort, items: list[Keyed]) -> tuple[int, int]:
     """(how many, of how many bytes) tasks of a batch are new: a key that stands twice makes one."""
     fresh: dict[Any, int] = {}
     for number, (data, key, _, _) in enumerate(items):
@@ -347,7 +349,7 @@ def new_among(tube: Tube, items: list[Keyed]) -> tuple[int, int]:
     return len(fresh), sum(fresh.values())
 
 
-def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:
+def insert_many(tube: TubePort, items: list[Keyed]) -> tuple[list[Row], list[int]]:
     """Store those of a batch that are new: (their rows, the ids of all in the batch's order)."""
     tube_id, known = tube.id, tube.engine.keys.of(tube).rows
     keys = [(tube_id, item[1]) for item in items]
@@ -376,7 +378,7 @@ def insert_many(tube: Tube, items: list[Keyed]) -> tuple[list[Row], list[int]]:
     return rows, [rows[at][0] if task is None else task for task, at in places]
 
 
-def _insert_new(tube: Tube, items: list[Keyed]) -> list[Row]:
+def _insert_new(tube: TubePort, items: list[Keyed]) -> list[Row]:
     """Store tasks whose keys, if they have any, do not hold and stand there once."""
     others = [item[3] for item in items if item[3]]
     if len(items) < 2 or any("headers" in opts for opts in others):

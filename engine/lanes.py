@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_TAKE
 from tandemq_server.engine import attempts, expiry, waiting
-from tandemq_server.engine.clients import EMPTY, PENDING, Client, Waiter, _Sentinel
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.clients import EMPTY, PENDING, EngineClient, Waiter, _Sentinel
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.spaces.space import Row, Space
 
 if TYPE_CHECKING:
     from tandemq_server.drivers.base import Driver
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.ports import EnginePort
 
 #: Lanes whose counters are kept after their last task went; the oldest are forgotten beyond that.
 COUNTED_MAX = 10_000
 _GIVEN_BACK = {attempts.SESSION: "ready_by_disconnect", attempts.RESTART: "ready_by_restart"}
 
 
-class LaneTube(Tube):
+class LaneTube(EngineTube):
     """A space of tubes. `waiters` holds everybody who waits, `lines` the same by lane.
 
     counters: what was done since the node started, by lane and name.
@@ -33,7 +33,7 @@ class LaneTube(Tube):
 
     __slots__ = ("counters", "lane_field", "lines", "woken")
 
-    def __init__(self, engine: Engine, row: Row, space: Space, driver: Driver) -> None:
+    def __init__(self, engine: EnginePort, row: Row, space: Space, driver: Driver) -> None:
         super().__init__(engine, row, space, driver)
         self.lines: dict[str, OrderedDict[int, Waiter]] = {}
         self.woken: dict[str, None] = {}
@@ -55,7 +55,7 @@ class LaneTube(Tube):
                 del self.counters[lane]
                 return
 
-    def take_from(self, client: Client, ticket: Any, lane: str, wait_us: int) -> Any:
+    def take_from(self, client: EngineClient, ticket: Any, lane: str, wait_us: int) -> Any:
         """The next ready task of a lane, or wait for one `wait_us`; EMPTY, PENDING."""
         found = self.take_now(client, lane)
         if found is not None:
@@ -75,7 +75,7 @@ class LaneTube(Tube):
         line[waiter.id] = waiter
         return PENDING
 
-    def take_now(self, client: Client, lane: str) -> Any:
+    def take_now(self, client: EngineClient, lane: str) -> Any:
         """What the client is told of the task it got, None if nothing is ready."""
         engine, driver = self.engine, self.driver
         while (row := driver.take_from(lane, engine.now)) is not None and row[1] != "t":
@@ -137,7 +137,7 @@ class LaneTube(Tube):
             self.woken[lane] = None
             self.engine.woken.append(self)
 
-    def truncate(self, client: Client) -> _Sentinel:
+    def truncate(self, client: EngineClient) -> _Sentinel:
         outcome = super().truncate(client)
         self.engine.woken.append(self)
         return outcome

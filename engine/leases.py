@@ -15,10 +15,10 @@ from tandemq.model.record import KIND_OTHER
 from tandemq_server.engine.system_spaces import TAKEN_TIME
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.ports import EnginePort
 
 
-def prolong(engine: Engine, by_us: int, since: int | None = None) -> int:
+def prolong(engine: EnginePort, by_us: int, since: int | None = None) -> int:
     """Give all leases `by_us` more, in a record of its own. Number of tasks whose lease changed.
 
     since: leases given after this moment of the log's clock did not see the time go by.
@@ -30,7 +30,7 @@ def prolong(engine: Engine, by_us: int, since: int | None = None) -> int:
     return tasks
 
 
-def prolong_tasks(engine: Engine, by_us: int, since: int | None = None) -> int:
+def prolong_tasks(engine: EnginePort, by_us: int, since: int | None = None) -> int:
     """The same for tasks alone, inside the caller's transaction."""
     if by_us <= 0:
         return 0

@@ -12,21 +12,21 @@ from tandemq_server.engine import attempts, leases
 from tandemq_server.engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
     from tandemq_server.spaces.space import Row
 
 
-Released = list[tuple["Tube", "Row"]]
+Released = list[tuple["TubePort", "Row"]]
 
 
-def start(engine: Engine) -> int:
+def start(engine: EnginePort) -> int:
     """`promote` and `serve` in one go. Number of tasks released."""
     released = promote(engine)
     serve(engine, released)
     return len(released)
 
 
-def promote(engine: Engine, kind: int = KIND_STARTUP) -> Released:
+def promote(engine: EnginePort, kind: int = KIND_STARTUP) -> Released:
     """Release what nobody may still claim; ownership of a shared session within `ttr` stays.
 
     One transaction, with whatever the caller has put into it before (the term record).
@@ -48,7 +48,7 @@ def promote(engine: Engine, kind: int = KIND_STARTUP) -> Released:
     return released
 
 
-def serve(engine: Engine, released: Released) -> None:
+def serve(engine: EnginePort, released: Released) -> None:
     """Start drivers and timers, take calls; tell of what a promotion released.
 
     Since `promote` it waited for its commit: that time is no holder's fault either.
@@ -62,7 +62,7 @@ def serve(engine: Engine, released: Released) -> None:
     engine.wake()
 
 
-def _taken_ids(engine: Engine, tube: Tube) -> list[int]:
+def _taken_ids(engine: EnginePort, tube: TubePort) -> list[int]:
     try:
         return [row[0] for row in tube.driver.tasks_by_state("t")]
     except Exception as error:
@@ -70,7 +70,7 @@ def _taken_ids(engine: Engine, tube: Tube) -> list[int]:
         return []
 
 
-def _sweep_owners(engine: Engine) -> None:
+def _sweep_owners(engine: EnginePort) -> None:
     """Forget owners of what is not taken; never hand out a token twice."""
     by_id = {tube.id: tube for tube in engine.tubes.values()}
     for key, owner in list(engine.taken.rows.items()):
@@ -81,7 +81,7 @@ def _sweep_owners(engine: Engine) -> None:
             engine.taken.disown(*key)
 
 
-def start_driver(engine: Engine, tube: Tube) -> None:
+def start_driver(engine: EnginePort, tube: TubePort) -> None:
     """What a driver changes as it starts is a transaction of its own."""
     try:
         tube.driver.start(engine.now)
@@ -91,13 +91,13 @@ def start_driver(engine: Engine, tube: Tube) -> None:
     engine.commit(KIND_OTHER, None)
 
 
-def stop(engine: Engine) -> None:
+def stop(engine: EnginePort) -> None:
     engine.running = False
     for tube in engine.tubes.values():
         stop_driver(engine, tube)
 
 
-def stop_driver(engine: Engine, tube: Tube) -> None:
+def stop_driver(engine: EnginePort, tube: TubePort) -> None:
     """A driver that stops may let go of what it holds, but no longer change tasks."""
     try:
         tube.driver.stop()
@@ -106,10 +106,10 @@ def stop_driver(engine: Engine, tube: Tube) -> None:
     engine.store.rollback()
 
 
-def release_tasks_of(engine: Engine, session: bytes) -> None:
+def release_tasks_of(engine: EnginePort, session: bytes) -> None:
     """Give back everything a session holds; one broken task does not keep the others."""
     by_id = {tube.id: tube for tube in engine.tubes.values()}
-    released: list[tuple[Tube, Row]] = []
+    released: list[tuple[TubePort, Row]] = []
     for tube_id, task_id in sorted(engine.taken.by_session.get(session, ())):
         tube = by_id.get(tube_id)
         if tube is None or task_id not in tube.space.rows:
@@ -121,7 +121,7 @@ def release_tasks_of(engine: Engine, session: bytes) -> None:
     _tell_released(released)
 
 
-def _give_back(engine: Engine, tube: Tube, task_id: int, reason: str) -> Row | None:
+def _give_back(engine: EnginePort, tube: TubePort, task_id: int, reason: str) -> Row | None:
     """Release a task on its owner's behalf; what goes wrong is taken back and reported."""
     store = engine.store
     ops, undo = len(store.ops), len(store.undo)
@@ -139,5 +139,5 @@ def _tell_released(released: Released) -> None:
         tube.tell(row, "release")
 
 
-def _report(engine: Engine, tube: Tube, what: str, error: Exception) -> None:
+def _report(engine: EnginePort, tube: TubePort, what: str, error: Exception) -> None:
     engine.report(f"tube {tube.name}: {what} failed: {type(error).__name__}: {error}")

@@ -20,8 +20,8 @@ from tandemq_server.drivers.deadlines import duration_us
 from tandemq_server.engine import arguments, attempts, room
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.clients import EngineClient
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 #: Rows looked at in one call.
@@ -59,7 +59,7 @@ class Filter:
         return self.not_before is None or row[self.created_at] >= self.not_before
 
 
-def parse(tube: Tube, opts: dict[str, Any]) -> Filter:
+def parse(tube: TubePort, opts: dict[str, Any]) -> Filter:
     """{state, utube, older_than, younger_than}: ages in seconds since the put. Raises code 32."""
     state = opts.get("state")
     if state is not None:
@@ -90,7 +90,7 @@ def parse(tube: Tube, opts: dict[str, Any]) -> Filter:
     )
 
 
-def find(tube: Tube, wanted: Filter, after: int, limit: int) -> tuple[list[Row], int | None]:
+def find(tube: TubePort, wanted: Filter, after: int, limit: int) -> tuple[list[Row], int | None]:
     """Up to `limit` rows with ids above `after`, and where to go on (None: that was all)."""
     rows = tube.space.rows
     candidates, last = _candidates(tube, after)
@@ -105,7 +105,7 @@ def find(tube: Tube, wanted: Filter, after: int, limit: int) -> tuple[list[Row],
     return found, last
 
 
-def _candidates(tube: Tube, after: int) -> tuple[Iterable[int], int | None]:
+def _candidates(tube: TubePort, after: int) -> tuple[Iterable[int], int | None]:
     """(ids to look at in ascending order, the last of them if more may follow)."""
     rows = tube.space.rows
     if len(rows) <= SCAN_ROWS:
@@ -117,7 +117,7 @@ def _candidates(tube: Tube, after: int) -> tuple[Iterable[int], int | None]:
     return range(start, end), end - 1
 
 
-def page(tube: Tube, opts: Any) -> tuple[list[Row], int | None]:
+def page(tube: TubePort, opts: Any) -> tuple[list[Row], int | None]:
     """`TUBE:list`: (tasks as clients see them, cursor). Filter, `limit` (100), `after`."""
     given = arguments.task_options(opts, FILTER | {"limit", "after"}, "list") or {}
     limit = _bound(given, LIST_LIMIT, LIST_MAX)
@@ -134,7 +134,7 @@ def page(tube: Tube, opts: Any) -> tuple[list[Row], int | None]:
 
 
 def bulk(
-    tube: Tube, client: Client, action: Any, opts: Any, may_put: Callable[[str], None]
+    tube: TubePort, client: EngineClient, action: Any, opts: Any, may_put: Callable[[str], None]
 ) -> dict[str, Any]:
     """`TUBE:bulk`: {count, cursor}, one record. With `dry_run` only counts.
 
@@ -166,7 +166,7 @@ def bulk(
     return {"count": len(rows), "cursor": cursor}
 
 
-def _narrowed(tube: Tube, action: str, given: dict[str, Any]) -> dict[str, Any]:
+def _narrowed(tube: TubePort, action: str, given: dict[str, Any]) -> dict[str, Any]:
     """The filter with what the action implies; states it cannot be done to are refused."""
     state = given.get("state")
     if action == "kick":
@@ -180,7 +180,7 @@ def _narrowed(tube: Tube, action: str, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _kick(tube: Tube, client: Client, rows: list[Row]) -> None:
+def _kick(tube: TubePort, client: EngineClient, rows: list[Row]) -> None:
     engine, driver = tube.engine, tube.driver
     ready = []
     for row in rows:
@@ -196,7 +196,7 @@ def _kick(tube: Tube, client: Client, rows: list[Row]) -> None:
         tube.tell(row, "kick")
 
 
-def _delete(tube: Tube, client: Client, rows: list[Row]) -> None:
+def _delete(tube: TubePort, client: EngineClient, rows: list[Row]) -> None:
     gone, owners = [], []
     for row in rows:
         gone.append(tube.driver.delete(row[0], tube.engine.now))
@@ -207,7 +207,7 @@ def _delete(tube: Tube, client: Client, rows: list[Row]) -> None:
     _told_gone(tube, gone)
 
 
-def _move(tube: Tube, client: Client, target: Tube, rows: list[Row]) -> None:
+def _move(tube: TubePort, client: EngineClient, target: TubePort, rows: list[Row]) -> None:
     size = sum(len(tube.shown(row)[-1]) for row in rows)
     if target.driver.capacity and not room.has(target, len(rows), size):
         raise room.no_room_for(target, len(rows), size)
@@ -217,14 +217,14 @@ def _move(tube: Tube, client: Client, target: Tube, rows: list[Row]) -> None:
     _told_gone(tube, gone)
 
 
-def _told_gone(tube: Tube, gone: list[Row]) -> None:
+def _told_gone(tube: TubePort, gone: list[Row]) -> None:
     tube.calls["delete"] += len(gone)
     tube.done += len(gone)
     for row in gone:
         tube.tell(row, "delete")
 
 
-def _target(tube: Tube, name: Any, may_put: Callable[[str], None]) -> Tube:
+def _target(tube: TubePort, name: Any, may_put: Callable[[str], None]) -> TubePort:
     if type(name) is not str:
         raise failure("Invalid value of to: expected the name of a tube")
     may_put(name)

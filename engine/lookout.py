@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq_server.engine import arguments
-from tandemq_server.engine.clients import EMPTY, PENDING, Client, Waiter, _Sentinel
+from tandemq_server.engine.clients import EMPTY, PENDING, EngineClient, Waiter, _Sentinel
 from tandemq_server.engine.system_spaces import TAKEN_SESSION, TAKEN_TASK, TAKEN_TIME
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
     from tandemq_server.spaces.space import Row
 
 #: Tasks named by one call.
@@ -29,14 +29,16 @@ Lost = list[Any]
 class Lookout:
     """Who waits, by session. The engine parks and ends such calls as it does those of a tube."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EnginePort) -> None:
         self.engine = engine
         self.name = "queue.lost"
         self.blocked: Mapping[int, Waiter] = {}
         self.waiters: OrderedDict[int, Waiter] = OrderedDict()
         self._of: dict[bytes, dict[int, Waiter]] = {}
 
-    def wait(self, client: Client, ticket: Any, timeout: Any, held: Any) -> list[Lost] | _Sentinel:
+    def wait(
+        self, client: EngineClient, ticket: Any, timeout: Any, held: Any
+    ) -> list[Lost] | _Sentinel:
         """`queue.lost(timeout, [[tube, id, token], ...])`: those no longer held, or wait for one.
 
         Raises code 32 for anything else than that.
@@ -51,7 +53,7 @@ class Lookout:
         self._of.setdefault(client.session, {})[waiter.id] = waiter
         return PENDING
 
-    def _missed(self, client: Client, held: Any) -> list[Lost]:
+    def _missed(self, client: EngineClient, held: Any) -> list[Lost]:
         if held is None:
             held = []
         if type(held) is not list or len(held) > HELD_MAX:
@@ -85,7 +87,9 @@ class Lookout:
         """Nothing was lost meanwhile."""
         return EMPTY
 
-    def tell(self, tube: Tube, owner: Row | None, client: Client | None, why: str) -> None:
+    def tell(
+        self, tube: TubePort, owner: Row | None, client: EngineClient | None, why: str
+    ) -> None:
         """`owner`'s task was taken from him by `client`, which is committed: None for nobody's."""
         if owner is None or not self._of or owner[TAKEN_SESSION] not in self._of:
             return
@@ -97,7 +101,7 @@ class Lookout:
             lost = [tube.name, owner[TAKEN_TASK], owner[TAKEN_TIME], why]
             waiter.client.deliver(waiter.ticket, [lost])  # type: ignore[list-item]
 
-    def tell_all(self, tube: Tube, owners: Iterable[Row | None], client: Any, why: str) -> None:
+    def tell_all(self, tube: TubePort, owners: Iterable[Row | None], client: Any, why: str) -> None:
         """`tell` of many: who waits hears of the first, and of the others when he asks again."""
         for owner in owners:
             self.tell(tube, owner, client, why)

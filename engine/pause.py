@@ -22,8 +22,8 @@ from tandemq_server.engine.system_spaces import CatalogueIndex
 from tandemq_server.spaces.space import IndexShape, Row, Space
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.clients import EngineClient
+    from tandemq_server.engine.ports import EnginePort, TubePort
 
 PAUSED_ID = 523
 PAUSED_TUBE, PAUSED_PUTS, PAUSED_TAKES = range(3)
@@ -33,7 +33,7 @@ WHAT = ("puts", "takes")
 class Gate:
     """A driver that accepts no new tasks, or offers none; everything else passes through."""
 
-    def __init__(self, tube: Tube, puts: bool, takes: bool) -> None:
+    def __init__(self, tube: TubePort, puts: bool, takes: bool) -> None:
         self._driver = tube.inner
         self._tube = tube
         if puts:
@@ -65,7 +65,7 @@ class Gate:
         raise AssertionError("nothing is the matter with puts")
 
 
-def check_puts(tube: Tube) -> None:
+def check_puts(tube: TubePort) -> None:
     """Raise what a put into a paused tube, or a full node, is told."""
     row = tube.engine.pauses.space.rows.get(tube.id)
     if row is not None and row[PAUSED_PUTS]:
@@ -81,7 +81,7 @@ def refusal(name: str) -> DriverMisuse:
 class Pauses:
     """The paused tubes of a node: a row each, gone when both puts and takes go on."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EnginePort) -> None:
         self.engine = engine
         self.space = engine.store.add(
             Space(
@@ -107,12 +107,12 @@ class Pauses:
         for tube in self.engine.tubes.values():
             self._set(tube, False, False)
 
-    def apply(self, tube: Tube) -> None:
+    def apply(self, tube: TubePort) -> None:
         """Put the gate before the tube's driver, or take it away."""
         row = self.space.rows.get(tube.id)
         self._set(tube, *((False, False) if row is None else (row[PAUSED_PUTS], row[PAUSED_TAKES])))
 
-    def _set(self, tube: Tube, puts: bool, takes: bool) -> None:
+    def _set(self, tube: TubePort, puts: bool, takes: bool) -> None:
         gate: Any = Gate(tube, puts, takes) if puts or takes or self.engine.full else tube.inner
         tube.driver = gate
 
@@ -135,7 +135,7 @@ class _PauseIndex(CatalogueIndex):
         self.appears(new)
 
 
-def state(tube: Tube) -> dict[str, bool]:
+def state(tube: TubePort) -> dict[str, bool]:
     """{puts, takes}: whether they are paused."""
     row = tube.engine.pauses.space.rows.get(tube.id)
     return {
@@ -144,7 +144,7 @@ def state(tube: Tube) -> dict[str, bool]:
     }
 
 
-def change(tube: Tube, client: Client, what: Any, pause: bool) -> dict[str, bool]:
+def change(tube: TubePort, client: EngineClient, what: Any, pause: bool) -> dict[str, bool]:
     """Pause or resume "puts", "takes" or (None) both; what is paused then. Saying so again is fine.
 
     Puts that wait for room are refused when puts are paused; takes that wait go on waiting.
@@ -169,7 +169,7 @@ def change(tube: Tube, client: Client, what: Any, pause: bool) -> dict[str, bool
     return wanted
 
 
-def forget_tube(tube: Tube) -> None:
+def forget_tube(tube: TubePort) -> None:
     """The tube is being dropped (inside the transaction)."""
     if tube.id in tube.engine.pauses.space.rows:
         tube.engine.pauses.space.delete(tube.id)

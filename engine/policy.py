@@ -16,7 +16,7 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.engine.room import REJECT, WAIT
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.ports import EnginePort
 
 RETRY_OPTIONS = frozenset({"retry_delay", "retry_factor", "retry_delay_max", "retry_jitter"})
 OPTIONS = RETRY_OPTIONS | {
@@ -92,7 +92,7 @@ def _retry(opts: dict[str, Any]) -> Retry | None:
 # -- checks, when a tube is created ---------------------------------------------------------------
 
 
-def check(engine: Engine, driver: Any, name: str, kind: str, opts: dict[str, Any]) -> None:
+def check(engine: EnginePort, driver: Any, name: str, kind: str, opts: dict[str, Any]) -> None:
     """Refuse bad options, each by its name and with what would be accepted (code 32)."""
     _number(opts, "max_attempts", 0, ATTEMPTS_MAX, whole=True)
     _check_dead_letter(engine, name, opts)
@@ -108,7 +108,7 @@ def check(engine: Engine, driver: Any, name: str, kind: str, opts: dict[str, Any
         raise failure("Invalid option overflow: it needs capacity or capacity_bytes")
 
 
-def _check_dead_letter(engine: Engine, name: str, opts: dict[str, Any]) -> None:
+def _check_dead_letter(engine: EnginePort, name: str, opts: dict[str, Any]) -> None:
     target = opts.get("dead_letter")
     if target is None:
         return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from tandemq_server.drivers.base import Driver
-from tandemq_server.engine.clients import Client, Line, Waiter
+from tandemq_server.engine.clients import EngineClient, Line, Waiter
 from tandemq_server.engine.notes import TaskNotes
 from tandemq_server.engine.session_times import SessionTimes
 from tandemq_server.engine.system_spaces import TakenSpace
@@ -26,7 +26,7 @@ class Used(Protocol):
     total: int
 
 
-class Room(Protocol):
+class RoomPort(Protocol):
     """The limits of one tube; 0 = none."""
 
     tasks: int
@@ -35,16 +35,16 @@ class Room(Protocol):
 
     @property
     def used(self) -> Used | None: ...
-    def refusal(self, tube: Tube) -> Exception:
+    def refusal(self, tube: TubePort) -> Exception:
         """What a put that finds no room is told."""
 
 
-class Retry(Protocol):
+class RetryPort(Protocol):
     def delay(self, attempts: int, chance: float) -> int:
         """µs to wait after so many failed attempts."""
 
 
-class Policy(Protocol):
+class PolicyPort(Protocol):
     """Attempts, dead letters, retries."""
 
     @property
@@ -52,10 +52,10 @@ class Policy(Protocol):
     @property
     def dead_letter(self) -> str | None: ...
     @property
-    def retry(self) -> Retry | None: ...
+    def retry(self) -> RetryPort | None: ...
 
 
-class Layout(Protocol):
+class LayoutPort(Protocol):
     """How tuples of another server become rows of a tube.
 
     fixed: so many fields are decoded, what follows is payload; None for all of them.
@@ -70,8 +70,8 @@ class Layout(Protocol):
         """The row, and its key there. Raises code 32 for a tuple that is not of this layout."""
 
 
-class Tube(Line, Protocol):
-    """One tube, as whoever does a part of its work sees it; `engine.tube.Tube` is one."""
+class TubePort(Line, Protocol):
+    """One tube, as whoever does a part of its work sees it; `engine.tube.EngineTube` is one."""
 
     keeps_notes: ClassVar[bool]
     name: str
@@ -94,21 +94,23 @@ class Tube(Line, Protocol):
     blocked: OrderedDict[int, Waiter]
 
     @property
-    def engine(self) -> Engine: ...
+    def engine(self) -> EnginePort: ...
     @property
-    def policy(self) -> Policy | None: ...
+    def policy(self) -> PolicyPort | None: ...
     @property
-    def room(self) -> Room | None: ...
-    def check_owner(self, client: Client, task_id: int, token: Any) -> None:
+    def room(self) -> RoomPort | None: ...
+    def check_owner(self, client: EngineClient, task_id: int, token: Any) -> None:
         """Raise unless the client's session holds the task."""
 
-    def own(self, task_id: int, client: Client, session: bytes) -> None: ...
+    def own(self, task_id: int, client: EngineClient, session: bytes) -> None: ...
     def shown(self, row: Row) -> Row: ...
     def peek(self, task_id: Any) -> Row: ...
-    def bury(self, client: Client, task_id: Any, opts: Any = None, token: Any = None) -> Row: ...
-    def delete(self, client: Client, task_id: Any) -> Row: ...
+    def bury(
+        self, client: EngineClient, task_id: Any, opts: Any = None, token: Any = None
+    ) -> Row: ...
+    def delete(self, client: EngineClient, task_id: Any) -> Row: ...
     def give_back(self, task_id: int, opts: dict[str, Any] | None, reason: str = ...) -> Row: ...
-    def layout(self) -> Layout | None: ...
+    def layout(self) -> LayoutPort | None: ...
 
     def cancel(self, waiter: Waiter) -> None: ...
     def statistics(self) -> dict[str, Any]: ...
@@ -117,19 +119,19 @@ class Tube(Line, Protocol):
 
     # What happened, told after its commit.
 
-    def delivered(self, client: Client, row: Row, token: bool | str) -> Row: ...
+    def delivered(self, client: EngineClient, row: Row, token: bool | str) -> Row: ...
     def notify(self, row: Row, event: str) -> None: ...
     def tell(self, row: Row, event: str) -> None: ...
     def tell_put(self, row: Row) -> None: ...
 
 
-class Sessions(Protocol):
+class SessionsPort(Protocol):
     times: SessionTimes
     space: Space
-    members: dict[bytes, dict[Client, None]]
+    members: dict[bytes, dict[EngineClient, None]]
     new_uuid: Callable[[], bytes]
 
-    def of(self, client: Client) -> bytes:
+    def of(self, client: EngineClient) -> bytes:
         """The client's session, made on the spot if needed."""
 
     def prolong(self, by_us: int, since: int | None = None) -> bool: ...
@@ -137,28 +139,32 @@ class Sessions(Protocol):
     def left_meanwhile(self) -> None: ...
 
 
-class Keys(Protocol):
-    def of(self, tube: Tube) -> Space: ...
-    def forget_tube(self, tube: Tube) -> None: ...
+class KeysPort(Protocol):
+    def of(self, tube: TubePort) -> Space: ...
+    def forget_tube(self, tube: TubePort) -> None: ...
 
 
-class Lookout(Protocol):
+class LookoutPort(Protocol):
     """Whoever wants to know that a task was taken from him."""
 
-    def tell(self, tube: Tube, owner: Row | None, client: Client | None, why: str) -> None: ...
-    def tell_all(self, tube: Tube, owners: Iterable[Row | None], client: Any, why: str) -> None: ...
+    def tell(
+        self, tube: TubePort, owner: Row | None, client: EngineClient | None, why: str
+    ) -> None: ...
+    def tell_all(
+        self, tube: TubePort, owners: Iterable[Row | None], client: Any, why: str
+    ) -> None: ...
 
 
-class Usage(Protocol):
+class UsagePort(Protocol):
     def counted(self, user: str) -> str | None:
         """The user, if what it holds is limited."""
 
 
-class Pauses(Protocol):
+class PausesPort(Protocol):
     space: Space
 
 
-class Engine(Protocol):
+class EnginePort(Protocol):
     """The node's queue, as its parts see it; `engine.engine.Engine` is it."""
 
     now: int
@@ -180,8 +186,8 @@ class Engine(Protocol):
     grants: Space
     catalogue: Space
     notes: tuple[TaskNotes, TaskNotes]
-    woken: list[Tube]
-    arrived: list[tuple[Tube, Row]]
+    woken: list[TubePort]
+    arrived: list[tuple[TubePort, Row]]
     waits: Waits
     drivers: dict[str, type[Driver]]
     broken: dict[str, str]
@@ -190,19 +196,19 @@ class Engine(Protocol):
     functions: Callable[[str], Callable[..., Any]]
 
     @property
-    def tubes(self) -> Mapping[str, Tube]: ...
+    def tubes(self) -> Mapping[str, TubePort]: ...
     @property
-    def sessions(self) -> Sessions: ...
+    def sessions(self) -> SessionsPort: ...
     @property
-    def keys(self) -> Keys: ...
+    def keys(self) -> KeysPort: ...
     @property
-    def lookout(self) -> Lookout: ...
+    def lookout(self) -> LookoutPort: ...
     @property
-    def pauses(self) -> Pauses: ...
+    def pauses(self) -> PausesPort: ...
     @property
-    def usage(self) -> Usage: ...
+    def usage(self) -> UsagePort: ...
     @property
-    def tube_of_space(self) -> Mapping[int, Tube]: ...
+    def tube_of_space(self) -> Mapping[int, TubePort]: ...
     def commit(self, kind: int, session: bytes | None) -> None:
         """What the call changed becomes one record."""
 
@@ -210,7 +216,7 @@ class Engine(Protocol):
     def owns_tasks(self, session: bytes) -> bool: ...
     def release_tasks_of(self, session: bytes) -> None: ...
     def park(
-        self, client: Client, ticket: Any, tube: Line, wait_us: int, token: bool | str
+        self, client: EngineClient, ticket: Any, tube: Line, wait_us: int, token: bool | str
     ) -> Waiter: ...
     def unpark(self, waiter: Waiter) -> Waiter: ...
     def wake(self) -> None: ...

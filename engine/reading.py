@@ -15,7 +15,7 @@ from tandemq_server.engine.system_spaces import CONSUMERS_ID, SESSION_IDS_ID, SH
 from tandemq_server.spaces.view import ViewSpace
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.ports import EnginePort
     from tandemq_server.spaces.space import IndexShape, Row, Space
 
 EQ, REQ, ALL, LT, LE, GE, GT = range(7)
@@ -24,7 +24,7 @@ _UUID_FIELDS = {TAKEN_ID: 3, SESSION_IDS_ID: 1, SHARED_ID: 0}
 
 
 def select(
-    engine: Engine,
+    engine: EnginePort,
     space: Space,
     index_id: int,
     key: list[Any],
@@ -44,7 +44,7 @@ def select(
     return [_visible(space, row) for row in rows[offset : offset + limit]]
 
 
-def size(engine: Engine, space: Space) -> int:
+def size(engine: EnginePort, space: Space) -> int:
     """How many rows a space has."""
     if space.id in (SESSION_IDS_ID, CONSUMERS_ID):
         return len(_source(engine, space))
@@ -52,7 +52,7 @@ def size(engine: Engine, space: Space) -> int:
 
 
 def _rows(
-    engine: Engine, space: Space, shape: IndexShape, key: list[Any], iterator: int
+    engine: EnginePort, space: Space, shape: IndexShape, key: list[Any], iterator: int
 ) -> list[Row]:
     simple = space.key_of is None and shape is space.shapes[0]
     if simple and len(key) == 1 and iterator in (EQ, REQ) and type(key[0]) is int:
@@ -86,7 +86,7 @@ def _rows(
     return ordered
 
 
-def _source(engine: Engine, space: Space) -> list[Row]:
+def _source(engine: EnginePort, space: Space) -> list[Row]:
     """The rows of a space; those of memory-only ones are made up on the spot."""
     if space.id == SESSION_IDS_ID:
         return [

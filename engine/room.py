@@ -19,8 +19,8 @@ from tandemq_server.spaces.space import Row, Space
 
 if TYPE_CHECKING:
     from tandemq_server.drivers.base import Driver
-    from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.clients import EngineClient
+    from tandemq_server.engine.ports import TubePort
 
 REJECT, WAIT = "reject", "wait"
 
@@ -67,7 +67,7 @@ class Room:
         self.rejects = rejects
         self.used = used
 
-    def refusal(self, tube: Tube) -> QueueError:
+    def refusal(self, tube: TubePort) -> QueueError:
         """What a put that finds no room is told where it is not to wait."""
         held = f"Tube {tube.name} is full: {len(tube.space.rows)} tasks"
         limits = [f"capacity {self.tasks}"] if self.tasks else []
@@ -117,7 +117,7 @@ def of(space: Space, driver: Driver, opts: dict[str, Any]) -> Room | None:
     return Room(tasks, most, rejects, used)
 
 
-def has(tube: Tube, count: int, size: int) -> bool:
+def has(tube: TubePort, count: int, size: int) -> bool:
     """Whether `count` more tasks of `size` bytes in all fit a tube that has a limit."""
     if len(tube.space.rows) + count > tube.driver.capacity:
         return False
@@ -125,12 +125,12 @@ def has(tube: Tube, count: int, size: int) -> bool:
     return room is None or room.used is None or room.used.total + size <= room.bytes
 
 
-def waits(tube: Tube) -> bool:
+def waits(tube: TubePort) -> bool:
     """Whether a put that finds no room may wait for it."""
     return not tube.room.rejects if tube.room is not None else tube.inner.capacity > 0
 
 
-def check_may_wait(tube: Tube, wait_us: int) -> None:
+def check_may_wait(tube: TubePort, wait_us: int) -> None:
     """Raise what a put that finds no room is told, where it is neither to wait nor to get nil."""
     if tube.room is not None and tube.room.rejects:
         raise tube.room.refusal(tube)
@@ -138,7 +138,7 @@ def check_may_wait(tube: Tube, wait_us: int) -> None:
         raise failure(tube.engine.full)
 
 
-def no_room_for(tube: Tube, count: int, size: int) -> QueueError:
+def no_room_for(tube: TubePort, count: int, size: int) -> QueueError:
     """A batch does not fit as a whole."""
     if tube.engine.full:
         return failure(tube.engine.full)
@@ -150,7 +150,7 @@ def no_room_for(tube: Tube, count: int, size: int) -> QueueError:
     return failure(f"No room for {count} tasks of {size} bytes ({limit})")
 
 
-def check_alone(tube: Tube, size: int) -> None:
+def check_alone(tube: TubePort, size: int) -> None:
     """Refuse a task that would not fit even the empty tube: waiting would not help it."""
     room = tube.room
     if room is not None and room.used is not None and size > room.bytes:
@@ -160,7 +160,7 @@ def check_alone(tube: Tube, size: int) -> None:
 
 
 def wait(
-    tube: Tube, client: Client, ticket: Any, data: bytes, opts: dict[str, Any] | None
+    tube: TubePort, client: EngineClient, ticket: Any, data: bytes, opts: dict[str, Any] | None
 ) -> _Sentinel:
     """A put of a full tube: an error, NIL, or PENDING where its `timeout` lets it wait."""
     wait_us = arguments.timeout_us((opts or {}).get("timeout", 0))

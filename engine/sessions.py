@@ -23,8 +23,8 @@ from tandemq_server.engine.system_spaces import (
 )
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.clients import Client
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.clients import EngineClient
+    from tandemq_server.engine.ports import EnginePort
     from tandemq_server.spaces.space import Row
 
 
@@ -36,10 +36,10 @@ class Sessions:
     be claimed by other users than its own, too.
     """
 
-    def __init__(self, engine: Engine, new_uuid: Callable[[], bytes]) -> None:
+    def __init__(self, engine: EnginePort, new_uuid: Callable[[], bytes]) -> None:
         self.engine = engine
         self.new_uuid = new_uuid
-        self.members: dict[bytes, dict[Client, None]] = {}
+        self.members: dict[bytes, dict[EngineClient, None]] = {}
         self.explicit: set[bytes] = set()
         self.shared = False
         self.times = SessionTimes()
@@ -49,7 +49,7 @@ class Sessions:
         """When a session that waits for its owner ends, on the clock on the wall."""
         return int(self.space.rows[session][SHARED_EXPIRES]) + self.times.later
 
-    def of(self, client: Client) -> bytes:
+    def of(self, client: EngineClient) -> bytes:
         """The client's session, made on the spot (inside the current transaction) if needed."""
         session = client.session
         if session is None:
@@ -58,11 +58,11 @@ class Sessions:
             self.space.insert((session, 0, True, client.user))
         return session
 
-    def _join(self, client: Client, session: bytes) -> None:
+    def _join(self, client: EngineClient, session: bytes) -> None:
         client.session = session
         self.members.setdefault(session, {})[client] = None
 
-    def identify(self, client: Client, session: bytes | None) -> bytes:
+    def identify(self, client: EngineClient, session: bytes | None) -> bytes:
         """Tell the connection's session, or move the connection to another one.
 
         Raises `Invalid UUID format.` and `The UUID ... is unknown.` (code 32).
@@ -85,20 +85,20 @@ class Sessions:
         engine.commit(KIND_SESSION, session)
         return session
 
-    def _may_claim(self, client: Client, row: Row) -> bool:
+    def _may_claim(self, client: EngineClient, row: Row) -> bool:
         """A session is its user's; rows of older versions do not say whose they are."""
         if self.shared or client.session == row[SHARED_UUID] or len(row) <= SHARED_USER:
             return True
         return bool(row[SHARED_USER] == client.user)
 
-    def _activate(self, session: bytes, client: Client) -> None:
+    def _activate(self, session: bytes, client: EngineClient) -> None:
         row = self.space.rows.get(session)
         if row is None:
             self.space.insert((session, 0, True, client.user))
         elif not row[SHARED_ACTIVE]:
             self.space.set(session, SHARED_EXPIRES, 0, SHARED_ACTIVE, True)
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: EngineClient) -> None:
         """The connection gives up its session; the last one to go starts the clock, or ends it."""
         session = client.session
         if session is None:

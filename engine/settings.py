@@ -13,14 +13,14 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.engine.session_times import LATER
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.ports import EnginePort
     from tandemq_server.spaces.space import Row
 
 #: The setting that holds the schema version, and what it is where none was ever made.
 SCHEMA, SCHEMA_FIRST = "schema_version", 80
 
 
-def apply_row(engine: Engine, row: Row) -> None:
+def apply_row(engine: EnginePort, row: Row) -> None:
     """A setting came in, by a call, from the log or from the master."""
     if row[0] == "in_replicaset":
         engine.in_replicaset = row[1]
@@ -35,7 +35,7 @@ def apply_row(engine: Engine, row: Row) -> None:
         engine.schema_version = row[1]
 
 
-def forget(engine: Engine, row: Row) -> None:
+def forget(engine: EnginePort, row: Row) -> None:
     """A setting that was never made before is taken back."""
     if row[0] == LATER:
         engine.sessions.times.postpone(0)
@@ -43,13 +43,13 @@ def forget(engine: Engine, row: Row) -> None:
         engine.schema_version = SCHEMA_FIRST
 
 
-def configure(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
+def configure(engine: EnginePort, ttr: float | None, in_replicaset: bool | None) -> None:
     """Change settings already validated: None keeps what is. One transaction, all or nothing."""
     change(engine, ttr, in_replicaset)
     engine.commit(KIND_CONFIG, None)
 
 
-def change(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> None:
+def change(engine: EnginePort, ttr: float | None, in_replicaset: bool | None) -> None:
     """The same inside the transaction at hand."""
     rows = engine.config.rows
     if in_replicaset and not engine.in_replicaset:
@@ -66,7 +66,7 @@ def change(engine: Engine, ttr: float | None, in_replicaset: bool | None) -> Non
         put(engine, "ttr", ttr)
 
 
-def put(engine: Engine, name: str, value: Any) -> None:
+def put(engine: EnginePort, name: str, value: Any) -> None:
     """Change one setting inside the transaction at hand."""
     if name in engine.config.rows:
         engine.config.set(name, 1, value)
@@ -74,7 +74,7 @@ def put(engine: Engine, name: str, value: Any) -> None:
         engine.config.insert((name, value))
 
 
-def move_schema(engine: Engine) -> None:
+def move_schema(engine: EnginePort) -> None:
     """Connectors are to read the schema again: a tube came or went, inside its transaction.
 
     A row like any other, so that a replica that is promoted goes on from the same number.
@@ -82,7 +82,7 @@ def move_schema(engine: Engine) -> None:
     put(engine, SCHEMA, engine.schema_version + 1)
 
 
-def _convert(engine: Engine, logged: bool) -> None:
+def _convert(engine: EnginePort, logged: bool) -> None:
     """Ownership and sessions begin, or cease, to be logged; here their rows stay as they are.
 
     Elsewhere they become what they are here, or nothing: a former master may hold rows of its own.

@@ -25,19 +25,19 @@ from tandemq.model.record import (
 )
 from tandemq_server.drivers.base import KNOWN_PUT_OPTIONS, Driver
 from tandemq_server.engine import arguments, attempts, keys, pause, policy, room, waiting
-from tandemq_server.engine.clients import EMPTY, NIL, PENDING, Client, Waiter, _Sentinel
+from tandemq_server.engine.clients import EMPTY, NIL, PENDING, EngineClient, Waiter, _Sentinel
 from tandemq_server.engine.expiry import past_overdue
 from tandemq_server.engine.system_spaces import TAKEN_SESSION, TAKEN_TIME
 from tandemq_server.spaces.space import Row, Space
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Layout
+    from tandemq_server.engine.ports import EnginePort, LayoutPort
 
 Callback = Callable[[Row, str], None]
 CALLS = ("ack", "bury", "delete", "kick", "put", "release", "take", "touch", "ttl", "ttr", "delay")
 
 
-class Tube:
+class EngineTube:
     """A named queue.
 
     calls: what was done since the node started; done: tasks gone for good.
@@ -71,7 +71,7 @@ class Tube:
         "waiters",
     )
 
-    def __init__(self, engine: Engine, row: Row, space: Space, driver: Driver) -> None:
+    def __init__(self, engine: EnginePort, row: Row, space: Space, driver: Driver) -> None:
         self.engine = engine
         self.name: str = row[0]
         self.id: int = row[1]
@@ -103,7 +103,7 @@ class Tube:
     # -- the hot calls ---------------------------------------------------------------------------
 
     def put(
-        self, client: Client, ticket: Any, data: bytes | None, opts: Any = None
+        self, client: EngineClient, ticket: Any, data: bytes | None, opts: Any = None
     ) -> Row | _Sentinel:
         """New task from raw MessagePack `data`. NIL = no room; PENDING = waits for room."""
         engine = self.engine
@@ -133,7 +133,7 @@ class Tube:
         return shown
 
     def take(
-        self, client: Client, ticket: Any, timeout: Any = None, token: bool | str = False
+        self, client: EngineClient, ticket: Any, timeout: Any = None, token: bool | str = False
     ) -> Row | _Sentinel:
         """The next ready task, or wait for one: `timeout` seconds, None = for ever."""
         engine = self.engine
@@ -148,7 +148,7 @@ class Tube:
         self.waiters[waiter.id] = waiter
         return PENDING
 
-    def delivered(self, client: Client, row: Row, token: bool | str) -> Row:
+    def delivered(self, client: EngineClient, row: Row, token: bool | str) -> Row:
         """Write down the owner of a task the driver just took, and commit."""
         engine = self.engine
         shown = row if self.normalize is None else self.normalize(row)
@@ -164,7 +164,7 @@ class Tube:
             return attempts.delivered(self, shown, engine.last_delivery, token)
         return shown
 
-    def own(self, task_id: int, client: Client, session: bytes) -> None:
+    def own(self, task_id: int, client: EngineClient, session: bytes) -> None:
         engine = self.engine
         delivery = engine.last_delivery + 1
         if delivery < engine.now:
@@ -172,7 +172,7 @@ class Tube:
         engine.last_delivery = delivery
         self.taken.own((self.id, task_id, client.id, session, delivery))
 
-    def check_owner(self, client: Client, task_id: int, token: Any) -> None:
+    def check_owner(self, client: EngineClient, task_id: int, token: Any) -> None:
         """Raise unless the client's session holds the task (under this very token, if given)."""
         row = self.taken.rows.get((self.id, task_id))
         if row is None or row[TAKEN_SESSION] != client.session:
@@ -180,7 +180,7 @@ class Tube:
         if token is not None and token != row[TAKEN_TIME]:
             raise not_taken()
 
-    def ack(self, client: Client, task_id: Any, token: Any = None) -> Row:
+    def ack(self, client: EngineClient, task_id: Any, token: Any = None) -> Row:
         """Finish a task: removed, returned with status done."""
         if type(task_id) is not int or task_id < 0:
             task_id = arguments.task_id(task_id, 2)
@@ -226,7 +226,9 @@ class Tube:
 
     # -- the other calls -------------------------------------------------------------------------
 
-    def release(self, client: Client, task_id: Any, opts: Any = None, token: Any = None) -> Row:
+    def release(
+        self, client: EngineClient, task_id: Any, opts: Any = None, token: Any = None
+    ) -> Row:
         """Give a taken task back, after `opts.delay` seconds where the driver knows delays."""
         task_id = arguments.task_id(task_id, 2)
         opts = arguments.task_options(opts, self.release_options, "release")
@@ -252,7 +254,7 @@ class Tube:
         return row
 
     def touch(
-        self, client: Client, task_id: Any, delta: Any = None, token: Any = None
+        self, client: EngineClient, task_id: Any, delta: Any = None, token: Any = None
     ) -> Row | _Sentinel:
         """More time for a taken task: `delta` seconds; none or less is a no-op."""
         delta_us = arguments.delta_us(delta)
@@ -280,7 +282,7 @@ class Tube:
             raise task_not_found(task_id)
         return task_id  # type: ignore[no-any-return]
 
-    def bury(self, client: Client, task_id: Any, opts: Any = None, token: Any = None) -> Row:
+    def bury(self, client: EngineClient, task_id: Any, opts: Any = None, token: Any = None) -> Row:
         """Set a task aside, whoever holds it; with a `token` only its owner may."""
         task_id = self._existing(task_id)
         opts = arguments.task_options(opts, attempts.BURY_OPTIONS, "bury")
@@ -301,7 +303,7 @@ class Tube:
         self.tell(row, "bury")
         return shown
 
-    def kick(self, client: Client, count: Any = None) -> int:
+    def kick(self, client: EngineClient, count: Any = None) -> int:
         """Make up to `count` buried tasks ready; how many it was."""
         rows = self.driver.kick(arguments.kick_count(count), self.engine.now)
         if rows:
@@ -313,7 +315,7 @@ class Tube:
                 self.tell(row, "kick")
         return len(rows)
 
-    def delete(self, client: Client, task_id: Any) -> Row:
+    def delete(self, client: EngineClient, task_id: Any) -> Row:
         """Remove a task in any state, whoever holds it."""
         task_id = self._existing(task_id)
         row = self.driver.delete(task_id, self.engine.now)
@@ -327,7 +329,7 @@ class Tube:
         self.tell(row, "delete")
         return shown
 
-    def truncate(self, client: Client) -> _Sentinel:
+    def truncate(self, client: EngineClient) -> _Sentinel:
         """Remove all tasks; ids start at 0 again; owners of what was there own nothing."""
         keys = [key for key in self.taken.rows if key[0] == self.id]
         owners = [self.taken.disown(*key) for key in keys]
@@ -340,7 +342,7 @@ class Tube:
             self.engine.woken.append(self)
         return EMPTY
 
-    def release_all(self, client: Client | None) -> _Sentinel:
+    def release_all(self, client: EngineClient | None) -> _Sentinel:
         """Give every taken task back, whoever holds it."""
         held = list(self.driver.tasks_by_state("t"))
         owners = [self.taken.rows.get((self.id, row[0])) for row in held]
@@ -361,7 +363,7 @@ class Tube:
         """What a call is told whose wait has come to its end; `blocked`: it waited for room."""
         return NIL if blocked else EMPTY
 
-    def layout(self) -> Layout | None:
+    def layout(self) -> LayoutPort | None:
         """How rows of the same queue elsewhere look; None: as those of the queue module do."""
         return None
 
@@ -386,10 +388,7 @@ class Tube:
         return arguments.field_missing(2 if self.space.raw is None else self.space.raw)
 
     def statistics(self) -> dict[str, Any]:
-        """{tasks: counts by state, calls: what was done since the node started}.
-
-        A paused tube has `paused: {puts, takes}` beside them.
-        """
+        """{tasks: counts by state, calls: done since the start, paused: {puts, takes} if it is}."""
         tasks = self.driver.counts()
         tasks["done"] = self.done
         tasks["total"] = len(self.space.rows)

@@ -17,7 +17,7 @@ from tandemq_server.engine.notes import NOTE_HEADERS
 from tandemq_server.spaces.index import Index
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine, Tube
+    from tandemq_server.engine.ports import EnginePort, TubePort
     from tandemq_server.spaces.space import Row
 
 #: Beside a task's headers, whose names cannot begin so: who put it, and how large it is.
@@ -66,7 +66,7 @@ class UsageIndex(Index):
 class Usage:
     """Of one engine. putter: whose puts are counted in the call at hand; None: nobody's."""
 
-    def __init__(self, engine: Engine, indexes: tuple[UsageIndex, ...]) -> None:
+    def __init__(self, engine: EnginePort, indexes: tuple[UsageIndex, ...]) -> None:
         self.engine = engine
         self.indexes = indexes
         self.limits: Mapping[str, Holding] = {}
@@ -125,7 +125,7 @@ def over(user: str, quota: str, detail: str) -> QueueError:
     return failure(f"User {user} has reached its quota: {detail} (users[].quota.{quota})")
 
 
-def size_of(tube: Tube, row: Any) -> int:
+def size_of(tube: TubePort, row: Any) -> int:
     """Bytes of a task's payload; of a record of fields, of all of them."""
     raw = tube.space.raw
     payload = row[-1 if raw is None else raw]

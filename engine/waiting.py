@@ -13,11 +13,11 @@ from tandemq_server.engine import batches, expiry, keys, room
 
 if TYPE_CHECKING:
     from tandemq_server.engine.clients import Waiter
-    from tandemq_server.engine.ports import Tube
+    from tandemq_server.engine.ports import TubePort
     from tandemq_server.spaces.space import Row
 
 
-def serve(tube: Tube) -> None:
+def serve(tube: TubePort) -> None:
     """Pair what became possible with who waits for it.
 
     A driver that fails here fails whoever is first in line, as if it had just called.
@@ -44,12 +44,12 @@ def serve(tube: Tube) -> None:
         waiter.client.deliver(waiter.ticket, outcome)
 
 
-def _fits(tube: Tube, waiter: Waiter) -> bool:
+def _fits(tube: TubePort, waiter: Waiter) -> bool:
     assert waiter.data is not None
     return room.has(tube, 1, len(waiter.data))
 
 
-def _put(tube: Tube, waiter: Waiter) -> Row:
+def _put(tube: TubePort, waiter: Waiter) -> Row:
     assert waiter.data is not None
     if waiter.opts is not None and keys.has_key(waiter.opts):
         row, shown = keys.put_waiting(tube, waiter.data, waiter.opts)
@@ -70,14 +70,14 @@ def _put(tube: Tube, waiter: Waiter) -> Row:
     return shown
 
 
-def _take(tube: Tube, waiter: Waiter) -> Row | list[Row] | None:
+def _take(tube: TubePort, waiter: Waiter) -> Row | list[Row] | None:
     if waiter.many:
         return batches.take_now(tube, waiter.client, waiter.many, waiter.token)
     row = expiry.past_overdue(tube, tube.driver.take(tube.engine.now))
     return None if row is None else tube.delivered(waiter.client, row, waiter.token)
 
 
-def failed(tube: Tube, error: Exception) -> QueueError:
+def failed(tube: TubePort, error: Exception) -> QueueError:
     """Take back what a failed call changed; what its caller is told."""
     tube.engine.store.rollback()
     if isinstance(error, QueueError):

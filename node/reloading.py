@@ -17,9 +17,9 @@ from tandemq_server.node.core.users import Users
 from tandemq_server.node.loop.doors import quotas_of
 
 if TYPE_CHECKING:
-    from tandemq_server.config.sections import Tls
+    from tandemq_server.config.sections import TlsSettings
     from tandemq_server.node.main import Node
-    from tandemq_server.node.observe.answers import Refused, Reloaded
+    from tandemq_server.node.observe.answers import OperationRefused, Reloaded
 
 #: What is taken anew; of `replication` and `tls` only the keys behind them.
 TOP = frozenset({"users", "roles", "guest", "admin_token_env", "admin_token_file"}) | {
@@ -41,20 +41,20 @@ class Reloading:
 
     def on_signal(self) -> None:
         """SIGHUP: nobody waits for an answer but the log."""
-        from tandemq_server.node.observe.answers import Refused
+        from tandemq_server.node.observe.answers import OperationRefused
 
         trail = self.node.trail
         trail.reopen()
         try:
             found = self.reload()
-        except Refused as error:
+        except OperationRefused as error:
             text = "; ".join((error.reason, *error.missing))
             trail.note(Noted("signal", "", "", "reload", outcome="refused", error=text))
         else:
             trail.note(Noted("signal", "", "", "reload", details=list(found.changed)))
 
     def reload(self) -> Reloaded:
-        """Raises `Refused` with every mistake as a blocker; then nothing has changed."""
+        """Raises `OperationRefused` with every mistake as a blocker; then nothing has changed."""
         from tandemq_server.node.observe.answers import Reloaded
 
         node = self.node
@@ -78,14 +78,16 @@ class Reloading:
         )
         return Reloaded(changed, gone)
 
-    def _refused(self, problems: list[str]) -> Refused:
+    def _refused(self, problems: list[str]) -> OperationRefused:
         for line in problems:
             self.node.logger.error(f"reload refused: {line}")
-        from tandemq_server.node.observe.answers import Refused
+        from tandemq_server.node.observe.answers import OperationRefused
 
-        return Refused("the configuration is not taken: nothing has changed", tuple(problems))
+        return OperationRefused(
+            "the configuration is not taken: nothing has changed", tuple(problems)
+        )
 
-    def _certificates(self, tls: Tls | None) -> None:
+    def _certificates(self, tls: TlsSettings | None) -> None:
         """Loaded once before by the checks of the configuration, so that this one succeeds."""
         if tls is None:
             return

@@ -12,10 +12,10 @@ from tandemq_server.replication.decisions import (
     Decision,
     HandedOff,
     Idle,
-    Refused,
     Resubscribe,
     Rewind,
     SeenTerm,
+    SubscribeRefused,
 )
 from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.lineage import Lineage
@@ -145,7 +145,7 @@ class Applier:
             self.closed = message.reason or "the upstream closed the link"
             if message.code == AGAIN:
                 return [Resubscribe(message.reason)]
-            return [Refused(message.code, message.reason)]
+            return [SubscribeRefused(message.code, message.reason)]
         if self.upstream is None:
             raise LinkError(f"{type(message).__name__} before WELCOME")
         if isinstance(message, Heartbeat):
@@ -199,7 +199,7 @@ class Applier:
                 self.closed = decision.reason
         return decisions
 
-    def _close(self, decision: Resubscribe | Refused) -> list[Decision]:
+    def _close(self, decision: Resubscribe | SubscribeRefused) -> list[Decision]:
         self.closed = decision.reason
         return [decision]
 
@@ -214,13 +214,13 @@ class Applier:
             standing = standing_of(terms, welcome.commit_lsn, welcome.writable)
             seen.append(SeenTerm(last.number, last.id, welcome.writable, standing))
         if welcome.answer == REFUSE:
-            return [*seen, *self._close(Refused(welcome.code, welcome.reason))]
+            return [*seen, *self._close(SubscribeRefused(welcome.code, welcome.reason))]
         # The upstream checks the same; a follower does not rely on its good manners.
         if welcome.node_id == self.node_id:
-            return self._close(Refused(SELF, "the upstream is this very node"))
+            return self._close(SubscribeRefused(SELF, "the upstream is this very node"))
         if welcome.cluster_id != self._cluster_of(welcome):
             reason = f"the upstream belongs to cluster {welcome.cluster_id.hex()}"
-            return self._close(Refused(WRONG_CLUSTER, reason))
+            return self._close(SubscribeRefused(WRONG_CLUSTER, reason))
         self._upstream_at(welcome.last_lsn, now_us)
         return [*seen, *self._answer(welcome)]
 

@@ -110,7 +110,7 @@ class Resubscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class SubscribeRefused:
     """The upstream refused by name (`code` of replication.messages). Retry slowly, log once."""
 
     code: int
@@ -164,7 +164,7 @@ Decision = (
     | DropSnapshot
     | Alarm
     | Resubscribe
-    | Refused
+    | SubscribeRefused
     | Idle
     | SeenTerm
     | HandedOff

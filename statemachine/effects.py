@@ -1,7 +1,7 @@
 """What the fiber is told and what it asks for. Plain values.
 
-A `Step` carries a number and is answered by `Done` or `Failed` with that number, once; the fiber
-asks for one step at a time. The other effects are for the owner to take note of.
+An `EffectStep` carries a number and is answered by `Done` or `Failed` with that number, once; the
+fiber asks for one step at a time. The other effects are for the owner to take note of.
 """
 
 from __future__ import annotations
@@ -142,26 +142,26 @@ class CheckSync:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EffectStep:
     """Base of the effects that are answered."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopFollowing(Step):
+class StopFollowing(EffectStep):
     """Close every link to an upstream before anything is written."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSeat(Step):
+class TakeSeat(EffectStep):
     """Ask the arbiter for the seat, where there is one; nobody is followed any more."""
 
     forced: bool
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTerm(Step):
+class WriteTerm(EffectStep):
     """Open term `number` with a new random id and `parent`, put its record into a transaction.
 
     The transaction stays open: `Promote` ends it. claim: by what right it begins. id: the one an
@@ -176,7 +176,7 @@ class WriteTerm(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Promote(Step):
+class Promote(EffectStep):
     """Release what nobody may still claim, and commit it with the term record.
 
     Failed: the transaction is rolled back, the term record is not in the log.
@@ -184,32 +184,32 @@ class Promote(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitCommit(Step):
+class AwaitCommit(EffectStep):
     """Done once the term record is committed by the mode's rule (durable; in pair: twice)."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartDrivers(Step):
+class StartDrivers(EffectStep):
     """Drivers start, timers run."""
 
 
 @dataclass(frozen=True, slots=True)
-class StopDrivers(Step):
+class StopDrivers(EffectStep):
     """Drivers stop, timers stand still. Must be harmless when they were not started."""
 
 
 @dataclass(frozen=True, slots=True)
-class WakeWaiters(Step):
+class WakeWaiters(EffectStep):
     """Answer every waiting consumer with the read-only error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(Step):
+class Drain(EffectStep):
     """Done(lsn = end of the log) once every record appended so far is committed, replies sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class PublishFinalLsn(Step):
+class PublishFinalLsn(EffectStep):
     """Tell the peers (HANDOFF) that the log ends at `lsn` and `next_term` may begin."""
 
     lsn: int

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tandemq.model.units import SECOND_US
 from tandemq_server.statemachine import effects
-from tandemq_server.statemachine.effects import Done, Effect, Failed, Input, RoleRequest, Step
+from tandemq_server.statemachine.effects import Done, Effect, EffectStep, Failed, Input, RoleRequest
 from tandemq_server.statemachine.leaving import Leave, NotAllowed, Overdue, StepFailed
 from tandemq_server.statemachine.notes import RoleNotes
 from tandemq_server.statemachine.promotion import Advice, Answer
@@ -360,7 +360,7 @@ class QueueStateFiber:
 
     def _do(
         self,
-        make: Callable[[int], Step],
+        make: Callable[[int], EffectStep],
         deadline_us: int | None = None,
         check: Callable[[], None] | None = None,
     ) -> Generator[None, Input, Done]:
@@ -385,7 +385,7 @@ class QueueStateFiber:
 
     def _try(
         self,
-        make: Callable[[int], Step],
+        make: Callable[[int], EffectStep],
         deadline_us: int,
         failures: list[str],
         check: Callable[[], None] | None = None,

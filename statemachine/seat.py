@@ -25,10 +25,11 @@ from tandemq_server.statemachine.seat_words import (
     Needs,
     Open,
     Read,
-    Reading,
     Refuse,
     Rested,
     Seat,
+    SeatReading,
+    SeatView,
     Seed,
     Silent,
     Stand,
@@ -36,7 +37,6 @@ from tandemq_server.statemachine.seat_words import (
     StepDown,
     Stranded,
     Swap,
-    View,
     Won,
 )
 
@@ -53,7 +53,7 @@ __all__ = [
     "Needs",
     "Open",
     "Read",
-    "Reading",
+    "SeatReading",
     "Refuse",
     "Rested",
     "Seat",
@@ -66,7 +66,7 @@ __all__ = [
     "Swap",
     "TABLE",
     "UNCONFIRMED",
-    "View",
+    "SeatView",
     "Won",
     "begun",
     "mine",
@@ -74,17 +74,17 @@ __all__ = [
     "step",
 ]
 
-Answer = tuple[View, tuple[Effect, ...]]
+Answer = tuple[SeatView, tuple[Effect, ...]]
 
 # -- rules -----------------------------------------------------------------------------------------
 
 
-def begun(name: str) -> View:
+def begun(name: str) -> SeatView:
     """S7: a process knows nothing of the seat before it has asked, and leads nobody."""
-    return View(name)
+    return SeatView(name)
 
 
-def step(view: View, event: Event) -> Answer:
+def step(view: SeatView, event: Event) -> Answer:
     """What follows. Outcomes of a swap that is not the one under way only tell what is there."""
     if isinstance(event, Won | Lost | Silent):
         if event.swap != view.asked:
@@ -95,7 +95,7 @@ def step(view: View, event: Event) -> Answer:
     return (view, ()) if rule is None else rule(view, event)
 
 
-def mine(reading: Reading, held: Seat | None) -> bool:
+def mine(reading: SeatReading, held: Seat | None) -> bool:
     """Whether the register still names this leadership."""
     seat = reading.seat
     if seat is None or held is None:
@@ -103,12 +103,12 @@ def mine(reading: Reading, held: Seat | None) -> bool:
     return (seat.no, seat.term_id, seat.master) == (held.no, held.term_id, held.master)
 
 
-def outdated(reading: Reading, known: int) -> bool:
+def outdated(reading: SeatReading, known: int) -> bool:
     """The register is older than what logs show: somebody restored or emptied it."""
     return known > 0 and (reading.seat is None or reading.seat.no < known)
 
 
-def may_take(view: View, event: Lead) -> str:
+def may_take(view: SeatView, event: Lead) -> str:
     """S3, S7: why this node may not open a term now; empty if it may."""
     if event.forced:
         return ""
@@ -128,7 +128,7 @@ def may_take(view: View, event: Lead) -> str:
     return f"the seat is {seat.master}'s, and {partner}"
 
 
-def _lead(view: View, event: Lead) -> Answer:
+def _lead(view: SeatView, event: Lead) -> Answer:
     """S3: by the partner only (or who holds the seat already); it stops confirming first."""
     if refusal := may_take(view, event):
         return view, (Refuse(refusal),)
@@ -142,7 +142,7 @@ def _lead(view: View, event: Lead) -> Answer:
     return taking._replace(asked=swap), (Confirm(False), swap)
 
 
-def _unheard(view: View, seat: Seat) -> Answer:
+def _unheard(view: SeatView, seat: Seat) -> Answer:
     """S8: force does without the arbiter, and owes it the seat."""
     return view._replace(stand=Stand.OWING, held=seat, needs=None, forced=False), (
         Confirm(False),
@@ -152,7 +152,7 @@ def _unheard(view: View, seat: Seat) -> Answer:
     )
 
 
-def _taken(view: View, event: Won) -> Answer:
+def _taken(view: SeatView, event: Won) -> Answer:
     seat = event.swap.seat
     led = view._replace(
         stand=Stand.ALONE, reading=event.reading, held=seat, needs=None, forced=False
@@ -160,14 +160,14 @@ def _taken(view: View, event: Won) -> Answer:
     return led, (Needs(None), Open(seat))
 
 
-def _not_taken(view: View, event: Lost) -> Answer:
+def _not_taken(view: SeatView, event: Lost) -> Answer:
     there = event.reading.seat
     why = f"{there.master} has it: {there.by}" if there is not None else "it was emptied"
     back = view._replace(stand=Stand.FOLLOWING, reading=event.reading, forced=False)
     return back, (Refuse(f"the seat was changed meanwhile: {why}"), Confirm(True))
 
 
-def _take_unknown(view: View, event: Silent) -> Answer:
+def _take_unknown(view: SeatView, event: Silent) -> Answer:
     """S6: what became of it a read will tell; until it was asked for anew nobody leads by it."""
     if view.forced:
         return _unheard(view, event.swap.seat)
@@ -176,7 +176,7 @@ def _take_unknown(view: View, event: Silent) -> Answer:
     return back, (Refuse(reason), Confirm(True), Read())
 
 
-def _part(view: View, event: Starved) -> Answer:
+def _part(view: SeatView, event: Starved) -> Answer:
     """S2: alone only by an own successful swap; until then replies stay parked.
 
     From null to null if need be (S6): that moves the revision, and kills a request under way.
@@ -187,50 +187,50 @@ def _part(view: View, event: Starved) -> Answer:
     return view._replace(stand=Stand.PARTING, asked=swap), (swap,)
 
 
-def _alone(view: View, event: Won) -> Answer:
+def _alone(view: SeatView, event: Won) -> Answer:
     led = view._replace(stand=Stand.ALONE, reading=event.reading, held=event.swap.seat, needs=None)
     return led, (Needs(None),)
 
 
-def _join(view: View, event: InStep) -> Answer:
+def _join(view: SeatView, event: InStep) -> Answer:
     """S4: first everything needs its confirmation, then, all being confirmed, the swap."""
     joining = view._replace(stand=Stand.JOINING, needs=event.node)
     after, effects = _pair(joining, event)
     return after, (Needs(event.node), *effects)
 
 
-def _pair(view: View, event: InStep) -> Answer:
+def _pair(view: SeatView, event: InStep) -> Answer:
     if event.node != view.needs or event.behind or not view.held or not view.reading:
         return view, ()
     swap = Swap(view.reading.revision, view.held._replace(partner=event.node, by=event.by))
     return view._replace(stand=Stand.PAIRING, asked=swap), (swap,)
 
 
-def _pair_again(view: View, event: InStep) -> Answer:
+def _pair_again(view: SeatView, event: InStep) -> Answer:
     """After an unknown outcome: the same node once more, never another, which may be named yet."""
     named = view.reading is not None and view.reading.seat is not None and view.reading.seat.partner
     return (view, ()) if named else _pair(view, event)
 
 
-def _paired(view: View, event: Won) -> Answer:
+def _paired(view: SeatView, event: Won) -> Answer:
     return view._replace(stand=Stand.PAIRED, reading=event.reading, held=event.swap.seat), ()
 
 
-def _refused_there(view: View, event: Lost) -> Answer:
+def _refused_there(view: SeatView, event: Lost) -> Answer:
     """A lost swap of who leads: it goes on if the seat is still its, as before it asked."""
     return _heard_leading(view._replace(stand=Stand.PAIRED), Heard(event.reading))
 
 
-def _unknown_there(view: View, _event: Silent) -> Answer:
+def _unknown_there(view: SeatView, _event: Silent) -> Answer:
     """S6: replies go on needing the confirmation, until an own swap is answered."""
     return view._replace(stand=Stand.PAIRED), (Read(),)
 
 
-def _heard(view: View, event: Heard | Won | Lost) -> Answer:
+def _heard(view: SeatView, event: Heard | Won | Lost) -> Answer:
     return view._replace(reading=event.reading), ()
 
 
-def _heard_leading(view: View, event: Heard) -> Answer:
+def _heard_leading(view: SeatView, event: Heard) -> Answer:
     """S5: not its own any more: it steps down. S6: a read turns alone off, never on."""
     reading, held = event.reading, view.held
     assert held is not None
@@ -252,22 +252,22 @@ def _whose(seat: Seat | None) -> str:
     return "the seat is empty" if seat is None else f"the seat is {seat.master}'s: {seat.by}"
 
 
-def _down(view: View, reason: str) -> Answer:
+def _down(view: SeatView, reason: str) -> Answer:
     """S5. What was asked for may still come to pass: whoever leads next reads first."""
     back = view._replace(stand=Stand.FOLLOWING, held=None, needs=None)
     return back, (StepDown(reason), Confirm(True))
 
 
-def _stranded(view: View, event: Stranded) -> Answer:
+def _stranded(view: SeatView, event: Stranded) -> Answer:
     return _down(view, event.reason)
 
 
-def _rested(view: View, _event: Rested) -> Answer:
+def _rested(view: SeatView, _event: Rested) -> Answer:
     back = view._replace(stand=Stand.FOLLOWING, held=None, needs=None, forced=False)
     return back, (Confirm(True),)
 
 
-def _owe(view: View, event: Heard | Lost) -> Answer:
+def _owe(view: SeatView, event: Heard | Lost) -> Answer:
     """The arbiter answers again: it is told whom an operator put here, unless it knows better."""
     reading, held = event.reading, view.held
     assert held is not None
@@ -280,15 +280,15 @@ def _owe(view: View, event: Heard | Lost) -> Answer:
     return view._replace(asked=swap), (swap,)
 
 
-def _owed_unknown(view: View, _event: Silent) -> Answer:
+def _owed_unknown(view: SeatView, _event: Silent) -> Answer:
     return view, (Read(),)
 
 
-def _owe_no_more(view: View, event: Won) -> Answer:
+def _owe_no_more(view: SeatView, event: Won) -> Answer:
     return view._replace(stand=Stand.ALONE, reading=event.reading), ()
 
 
-def _seed(view: View, event: Seed) -> Answer:
+def _seed(view: SeatView, event: Seed) -> Answer:
     """Alone by the swap that writes the seat, or, where it is alone, by what it is already."""
     if view.held is None or not outdated(event.reading, view.held.no):
         return view, ()
@@ -299,7 +299,7 @@ def _seed(view: View, event: Seed) -> Answer:
     return view._replace(stand=Stand.PARTING, asked=swap), (swap,)
 
 
-TABLE: dict[tuple[Stand, type[Event]], Callable[[View, Any], Answer]] = {
+TABLE: dict[tuple[Stand, type[Event]], Callable[[SeatView, Any], Answer]] = {
     (Stand.FOLLOWING, Heard): _heard,
     (Stand.FOLLOWING, Won): _heard,
     (Stand.FOLLOWING, Lost): _heard,

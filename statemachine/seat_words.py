@@ -25,7 +25,7 @@ class Seat(NamedTuple):
     by: str
 
 
-class Reading(NamedTuple):
+class SeatReading(NamedTuple):
     """What an arbiter holds. seat None: never written; revision: what a swap compares, then 0."""
 
     seat: Seat | None
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 class Stand(StrEnum):
-    """Where a node stands. In all that lead but ALONE and OWING a reply needs `View.needs`.
+    """Where a node stands. In all that lead but ALONE and OWING a reply needs `SeatView.needs`.
 
     TAKING: it has asked for the seat and confirms nothing any more. PARTING: it has asked to be
     alone. JOINING: it requires a confirmation again and waits until everything is confirmed;
@@ -57,7 +57,7 @@ NEEDING = frozenset({Stand.PAIRED, Stand.PARTING, Stand.JOINING, Stand.PAIRING})
 LEADING = UNCONFIRMED | NEEDING
 
 
-class View(NamedTuple):
+class SeatView(NamedTuple):
     """All that a node knows of the seat.
 
     reading: the newest, None until the arbiter has answered since the process began. held: the
@@ -67,7 +67,7 @@ class View(NamedTuple):
 
     name: str
     stand: Stand = Stand.FOLLOWING
-    reading: Reading | None = None
+    reading: SeatReading | None = None
     held: Seat | None = None
     needs: str | None = None
     asked: Swap | None = None
@@ -80,21 +80,21 @@ class View(NamedTuple):
 class Heard(NamedTuple):
     """A linearizable read, or a watch, showed this."""
 
-    reading: Reading
+    reading: SeatReading
 
 
 class Won(NamedTuple):
     """The swap was carried out."""
 
     swap: Swap
-    reading: Reading
+    reading: SeatReading
 
 
 class Lost(NamedTuple):
     """The register held another revision; nothing was changed."""
 
     swap: Swap
-    reading: Reading
+    reading: SeatReading
 
 
 class Silent(NamedTuple):
@@ -139,7 +139,7 @@ class Rested(NamedTuple):
 class Seed(NamedTuple):
     """An operator says that the register, which went back in time, is to name this term again."""
 
-    reading: Reading
+    reading: SeatReading
     by: str
 
 

@@ -27,7 +27,7 @@ from tandemq.model.record import (
 Needle = bytes | re.Pattern[bytes]
 
 
-class Segment:
+class SearchedSegment:
     """One segment in memory, to be searched. Raises StorageError for a header that is not right."""
 
     def __init__(self, disk: ReadDisk, name: str, meta: Meta, size: int) -> None:

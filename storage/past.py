@@ -34,7 +34,7 @@ from tandemq.model.record import (
     decode_body,
 )
 from tandemq.model.task import STATE_NAMES
-from tandemq_server.storage.finding import Needle, Segment
+from tandemq_server.storage.finding import Needle, SearchedSegment
 from tandemq_server.storage.sought import Sought
 
 #: Spaces of notes on tasks, and in their rows the task and why its attempt failed.
@@ -48,7 +48,7 @@ FOUND_MAX = 20
 _LARGE, _LARGE_FEW = 1 << 16, 3
 
 
-class Step(NamedTuple):
+class TaskStep(NamedTuple):
     """One step of a task. at: µs of the log's clock; state: after it, "gone" at its end; session:
     hex; node: who was the master; moved: "to TUBE 3" or "from TUBE 3".
     """
@@ -64,7 +64,7 @@ class Step(NamedTuple):
     moved: str
 
 
-class Past:
+class PastReader:
     """Iterate over the steps of some tasks of a tube, oldest first.
 
     ids: which; None: those whose put fits `sought` (at most FOUND_MAX of them), found as the log is
@@ -112,10 +112,10 @@ class Past:
             elif op[0] == TERM:
                 self._nodes[op[1]] = op[5]
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[TaskStep]:
         for name, size in self._files:
             try:
-                segment = Segment(self._disk, name, self._meta, size)
+                segment = SearchedSegment(self._disk, name, self._meta, size)
                 self._nodes[segment.term.number] = segment.term.node
                 for _, record in self._records(segment, [_NEW_TUBE]):
                     self._learn(op for op in record[3] if op[0] == CREATE)
@@ -134,14 +134,14 @@ class Past:
             self.done_bytes += size
 
     def _records(
-        self, segment: Segment, needles: Iterable[Needle], proofs: Iterable[bytes] = (b"",)
+        self, segment: SearchedSegment, needles: Iterable[Needle], proofs: Iterable[bytes] = (b"",)
     ) -> Iterator[tuple[int, Any]]:
         """(LSN, record) of each frame with a needle, unless it has none of the proofs."""
         for header, body in segment.frames(needles):
             if any(proof in body for proof in proofs):
                 yield from enumerate(decode_body(body, header.count), header.first_lsn)
 
-    def _seek(self, segment: Segment, sought: Sought) -> None:
+    def _seek(self, segment: SearchedSegment, sought: Sought) -> None:
         """Finds tasks whose payload fits, until there are enough."""
         if len(self._found) >= FOUND_MAX:
             return
@@ -155,7 +155,7 @@ class Past:
                         if len(self._found) >= FOUND_MAX:
                             return
 
-    def _steps(self, lsn: int, term: int, record: Any) -> Iterator[Step]:
+    def _steps(self, lsn: int, term: int, record: Any) -> Iterator[TaskStep]:
         at, kind, session, ops = record
         touched: dict[int, str] = {}
         for op in ops:
@@ -164,7 +164,7 @@ class Past:
         if not touched:
             return
         for task_id, state in sorted(touched.items()):
-            yield Step(
+            yield TaskStep(
                 task_id,
                 lsn,
                 at,

@@ -18,7 +18,7 @@ from tandemq.log.snapshot import (
     CATALOGUE_MAGIC,
     ROWS_MAGIC,
     TERM_MAGIC,
-    SnapshotEnd,
+    SnapshotFooter,
     SnapshotHeader,
     put_aside,
     snapshot_name,
@@ -137,7 +137,7 @@ class SnapshotWriter:
             raise StorageError(
                 self._name, self.size_bytes, f"ends at LSN {self._next_lsn - 1}, not {end_lsn}"
             )
-        wrote = SnapshotEnd(end_lsn, self._rows, time_us, self._blocks)
+        wrote = SnapshotFooter(end_lsn, self._rows, time_us, self._blocks)
         self._block(FOOTER_MAGIC, list(astuple(wrote)))
         disk, name = self._disk, snapshot_name(end_lsn)
         disk.sync(self._handle)
@@ -153,7 +153,7 @@ class SnapshotWriter:
         disk.sync_dir()
         return name
 
-    def _read_back(self, name: str, wrote: SnapshotEnd) -> None:
+    def _read_back(self, name: str, wrote: SnapshotFooter) -> None:
         self._disk.settle(self._name)
         found = verify_snapshot(self._disk, self._name, self._cluster, name)
         if found != wrote:

@@ -34,7 +34,7 @@ class Words:
         return self.needles[0] in payload
 
 
-class Field:
+class SoughtField:
     """A field on the payload's first level, be that a map or a text of JSON.
 
     value: as a person types it: a number, true or null is meant as such and as a text.

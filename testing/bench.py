@@ -13,17 +13,17 @@ from tandemq.model.record import Record, decode_body, encode_frame, frame_body
 from tandemq.model.record import decode_header as header_of
 from tandemq_server.drivers import BUILT_IN, Driver
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
 from tandemq_server.engine.session_times import TIMER_SESSION
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
 TERM_ID = b"term-of-the-test"
 
 
-class Worker(Client):
+class Worker(EngineClient):
     """A connection. told: (ticket, outcome) of every parked call that came to an end."""
 
     def __init__(self, client_id: int) -> None:
@@ -91,9 +91,9 @@ class Bench:
         self.workers += 1
         return Worker(self.workers)
 
-    def create(self, name: str, kind: str, **opts: Any) -> Tube:
+    def create(self, name: str, kind: str, **opts: Any) -> EngineTube:
         tube = self.call(admin.create_tube, self.engine, name, kind, opts)
-        assert isinstance(tube, Tube), tube
+        assert isinstance(tube, EngineTube), tube
         return tube
 
     def call(self, operation: Callable[..., Any], *args: Any, **named: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import admin
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.testing.bench import Bench, Worker, assert_replica_agrees
 
 #: Whatever a put is given, as long as no deadline comes by itself within a check.
@@ -36,10 +36,10 @@ class Case:
         self.who, self.other = self.bench.worker(), self.bench.worker()
         self._puts = cycle(puts)
 
-    def made(self, tube: str) -> Tube:
+    def made(self, tube: str) -> EngineTube:
         opts = dict(self.options or {})
         outcome = self.bench.call(admin.create_tube, self.bench.engine, tube, self.name, opts)
-        assert isinstance(outcome, Tube), f"create_tube: {outcome}"
+        assert isinstance(outcome, EngineTube), f"create_tube: {outcome}"
         return outcome
 
     def again(self) -> Case:

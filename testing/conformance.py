@@ -15,7 +15,7 @@ from tandemq.model.errors import QueueError
 from tandemq_server.drivers.base import Driver, check_driver
 from tandemq_server.engine import batches
 from tandemq_server.engine.clients import EMPTY, NIL, PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.testing.bench import shared_state
 from tandemq_server.testing.case import Case, Options, agreed, equal, given
 from tandemq_server.testing.history import random_history
@@ -262,7 +262,7 @@ def _broken_once(case: Case, method: str, held: int) -> None:
         equal(getattr(outcome, "text", outcome), "Internal error: RuntimeError: broken", method)
 
 
-def _seen(tube: Tube) -> dict[str, Any]:
+def _seen(tube: EngineTube) -> dict[str, Any]:
     states = {state: list(tube.inner.tasks_by_state(state)) for state in "rt!~"}
     return {**states, "counts": tube.inner.counts(), "rows": dict(tube.space.rows)}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tandemq.model.errors import QueueError
 from tandemq_server.engine.clients import EMPTY
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.testing.bench import Bench
 from tandemq_server.testing.case import given
 
@@ -17,7 +17,7 @@ TASKS_MAX = 40
 
 
 def random_history(
-    bench: Bench, tube: Tube, puts: Sequence[Mapping[str, Any] | None], seed: int
+    bench: Bench, tube: EngineTube, puts: Sequence[Mapping[str, Any] | None], seed: int
 ) -> None:
     """The same seed does the same. Raises AssertionError with the step after which it was wrong."""
     chance = Random(seed)
@@ -52,7 +52,7 @@ def random_history(
             raise
 
 
-def _holds(bench: Bench, tube: Tube, outcome: Any) -> None:
+def _holds(bench: Bench, tube: EngineTube, outcome: Any) -> None:
     if isinstance(outcome, QueueError):
         said = outcome.text
         assert not said.startswith("Internal error"), said

@@ -100,7 +100,7 @@ def understand(expr: str, args: list[Any], variables: Names | None = None) -> Ev
     `no_such_tube` for a tube name that is no string.
     """
     known: Names = {} if variables is None else variables
-    reader = _Reader(args, dict(known))
+    reader = _ScriptReader(args, dict(known))
     try:
         found = reader.block(lua.parse(expr))
     except lua.NotUnderstood:
@@ -114,7 +114,7 @@ def understand(expr: str, args: list[Any], variables: Names | None = None) -> Ev
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ScriptReader:
     """Walks the statements once: names bound so far, and the one operation they may hold."""
 
     args: list[Any]

@@ -27,7 +27,7 @@ from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError
 from tandemq.model.units import MIB
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, is_name, seat_of
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 from tandemq_server.storage.mend import SUFFIX_TORN, keep_torn
 
 NAME = "witness"
@@ -39,7 +39,7 @@ FILE_BYTES = MIB
 class Held(NamedTuple):
     """What is kept of one cluster. swap: which request wrote the seat; nodes: whose keys live."""
 
-    reading: Reading = Reading(None, 0)
+    reading: SeatReading = SeatReading(None, 0)
     swap: str = ""
     nodes: frozenset[str] = frozenset()
 
@@ -79,7 +79,7 @@ class Registers:
     def clusters(self) -> dict[str, Held]:
         return dict(self._held)
 
-    def swap(self, cluster: str, revision: int, seat: Seat, swap: str) -> Reading:
+    def swap(self, cluster: str, revision: int, seat: Seat, swap: str) -> SeatReading:
         """Write `seat` if the register is at `revision`, durably; the new reading.
 
         A request that was carried out already is answered like the first time. Raises `SwapLost`,
@@ -91,7 +91,7 @@ class Registers:
         if held.reading.revision != revision:
             raise SwapLost(held.reading)
         # From the clock, so that in a copy brought back no revision comes to mean something else.
-        reading = Reading(seat, max(revision + 1, self._now_us()))
+        reading = SeatReading(seat, max(revision + 1, self._now_us()))
         self._change(cluster, held._replace(reading=reading, swap=swap))
         return reading
 
@@ -233,7 +233,7 @@ def _held_of(value: Any) -> tuple[str, Held]:
     if not good or not isinstance(nodes, list) or not all(map(is_name, nodes)):
         raise FrameError("entry has a field that is not as it was written")
     try:
-        reading = Reading(None if seat is None else seat_of(seat), revision)
+        reading = SeatReading(None if seat is None else seat_of(seat), revision)
     except ValueError as error:
         raise FrameError(f"seat {error}") from None
     return cluster, Held(reading, swap, frozenset(nodes))

@@ -27,10 +27,10 @@ from aiohttp import web
 
 from tandemq.model.errors import StorageError
 from tandemq_server.admin.problems import Problem, problem_of
-from tandemq_server.admin.waiting_room import WaitingRoom
+from tandemq_server.admin.waiting_room import TurnedAway, WaitingRoom
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, as_json, told
 from tandemq_server.node.loop.listening import Listener, listen
-from tandemq_server.statemachine.seat import Reading
+from tandemq_server.statemachine.seat import SeatReading
 from tandemq_server.witness.checks import (
     BODY_MAX,
     Token,
@@ -132,7 +132,7 @@ class WitnessServer(Living):
 
         def accept() -> asyncio.Protocol:
             protocol: asyncio.Protocol = server()
-            return protocol if room.enter(protocol) else _Refuse()
+            return protocol if room.enter(protocol) else TurnedAway()
 
         try:
             self._server, address = await listen(
@@ -316,17 +316,10 @@ class WitnessServer(Living):
             await asyncio.sleep(TICK_S)
 
 
-class _Refuse(asyncio.Protocol):
-    """Takes a connection that is one too many, and closes it."""
-
-    def connection_made(self, transport: Any) -> None:
-        transport.abort()
-
-
 def _answer(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=as_json(value), status=status, content_type="application/json")
 
 
-def _reading(reading: Reading, status: int = 200) -> web.Response:
+def _reading(reading: SeatReading, status: int = 200) -> web.Response:
     seat = None if reading.seat is None else reading.seat._asdict()
     return _answer({"revision": reading.revision, "seat": seat}, status)

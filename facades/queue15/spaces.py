@@ -30,7 +30,7 @@ from tandemq_server.facades.queue15 import tasks as q
 from tandemq_server.facades.queue15.tube import SpaceTube
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.clients import Client
+    from tandemq_server.engine.clients import EngineClient
     from tandemq_server.engine.engine import Engine
     from tandemq_server.spaces.space import Row
 
@@ -83,7 +83,7 @@ class Space15:
 
     __slots__ = ("client", "driver", "engine", "tube")
 
-    def __init__(self, engine: Engine, client: Client, space: Any) -> None:
+    def __init__(self, engine: Engine, client: EngineClient, space: Any) -> None:
         self.engine = engine
         self.client = client
         self.tube = find_space(engine, space)
@@ -285,7 +285,9 @@ class Space15:
         return flat
 
 
-def statistics(engine: Engine, client: Client, space: Any = None, tube: Any = None) -> list[str]:
+def statistics(
+    engine: Engine, client: EngineClient, space: Any = None, tube: Any = None
+) -> list[str]:
     """Names and values alternating: of one tube, of one space, of everything."""
     if space is not None:
         return Space15(engine, client, space).statistics(tube)

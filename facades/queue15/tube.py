@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tandemq_server.engine.lanes import LaneTube
-from tandemq_server.engine.ports import Layout
+from tandemq_server.engine.ports import LayoutPort
 from tandemq_server.facades.queue15.layout import Layout15
 from tandemq_server.facades.queue15.tasks import Tasks
 
@@ -21,5 +21,5 @@ class SpaceTube(LaneTube):
         assert isinstance(tasks, Tasks)
         return tasks
 
-    def layout(self) -> Layout:
+    def layout(self) -> LayoutPort:
         return Layout15(self.tasks)

@@ -10,7 +10,7 @@ from tandemq.model.task import NEVER_US
 from tandemq.model.units import SECOND_US
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine
+    from tandemq_server.engine.ports import EnginePort
     from tandemq_server.facades.xqueue.records import Records
     from tandemq_server.spaces.record_index import RecordIndex
 
@@ -47,7 +47,7 @@ def increment_us(value: Any) -> int:
     return min(round(float(value) * SECOND_US), NEVER_US)
 
 
-def new_key(engine: Engine, records: Records, task: dict[str, Any]) -> Any:
+def new_key(engine: EnginePort, records: Records, task: dict[str, Any]) -> Any:
     """The key of a new record, from its generator or, if it is `required`, from the record."""
     generator = records.features["id"]
     if generator == "required":

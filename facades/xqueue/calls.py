@@ -17,7 +17,7 @@ from tandemq_server.wire.arguments import check_nesting, plain
 from tandemq_server.wire.replies import values_reply
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.connection import Connection
     from tandemq_server.node.core.core import Core
 
@@ -104,7 +104,7 @@ def _upgrade(core: Core) -> Handler:
     return handle
 
 
-def _of_tube(core: Core, tube: Tube, usual: dict[str, Handler]) -> dict[str, Handler]:
+def _of_tube(core: Core, tube: EngineTube, usual: dict[str, Handler]) -> dict[str, Handler]:
     if not isinstance(tube, RecordTube):
         return usual
     kept = {name: one for name, one in usual.items() if name.rpartition(":")[2] in OF_EVERY_TUBE}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_KICK
-from tandemq_server.engine.clients import EMPTY, Client, Values
+from tandemq_server.engine.clients import EMPTY, EngineClient, Values
 from tandemq_server.facades.xqueue.arguments import options
 from tandemq_server.facades.xqueue.record import key_text
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tandemq_server.spaces.space import Row
 
 
-def dig(tube: RecordTube, client: Client, argument: Any, attr: Any = None) -> Any:
+def dig(tube: RecordTube, client: EngineClient, argument: Any, attr: Any = None) -> Any:
     """Up to N records (None: all), or one named by a map, an array or a text key.
 
     `attr`: {update, delay, ttl}. Answers how many, or the record.
@@ -44,7 +44,7 @@ def _dug(
     return tube.records.ready(key, delay, ttl, 0, tube.engine.now, attr.get("update"))
 
 
-def _commit(tube: RecordTube, client: Client, rows: list[Row]) -> None:
+def _commit(tube: RecordTube, client: EngineClient, rows: list[Row]) -> None:
     if not rows:
         return
     tube.calls["kick"] += len(rows)

@@ -48,7 +48,7 @@ def _fits(kind: str, value: Any) -> bool:
     return (0 if kind in _UNSIGNED else -(2**63)) <= value < _KEY_MAX
 
 
-class Layout:
+class FieldPlaces:
     """Where each field of the format stands in a row."""
 
     def __init__(self, opts: dict[str, Any]) -> None:

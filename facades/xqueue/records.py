@@ -22,7 +22,7 @@ from tandemq_server.facades.xqueue.record import (
     FIRST_OTHER,
     KIND,
     RUNAT,
-    Layout,
+    FieldPlaces,
 )
 from tandemq_server.spaces.index import DeadlineIndex
 from tandemq_server.spaces.record_index import RecordIndex
@@ -41,7 +41,7 @@ class Records(Driver):
         index = space.indexes[0]
         assert isinstance(index, RecordIndex)
         self.index = index
-        self.layout = Layout(opts)
+        self.layout = FieldPlaces(opts)
         self.features: dict[str, Any] = opts["features"]
         self.ttl = _default(self.features, "ttl")
         self.ttr = _default(self.features, "ttr")
@@ -65,7 +65,7 @@ class Records(Driver):
 
     @classmethod
     def create_space(cls, space_id: int, name: str, opts: dict[str, Any], temporary: bool) -> Space:
-        layout = Layout(opts)
+        layout = FieldPlaces(opts)
         index = RecordIndex(layout.priority, layout.tube, tuple(opts["tube_stats"]))
         # Records without a field for it have no deadlines, see the declaration's checks.
         deadlines = DeadlineIndex(RUNAT, lambda row: row[RUNAT] or None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tandemq.model.errors import failure
 from tandemq.model.record import (
@@ -21,10 +21,10 @@ from tandemq.model.record import (
 )
 from tandemq.model.task import NEVER_US
 from tandemq_server.engine import expiry, pause, waiting
-from tandemq_server.engine.clients import EMPTY, PENDING, Client, Values, Waiter, _Sentinel
+from tandemq_server.engine.clients import EMPTY, PENDING, EngineClient, Values, Waiter, _Sentinel
 from tandemq_server.engine.pause import PAUSED_TAKES
-from tandemq_server.engine.ports import Layout
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.ports import EnginePort, LayoutPort
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.facades.xqueue import digging
 from tandemq_server.facades.xqueue.arguments import increment_us, new_key, options, statistics, us
 from tandemq_server.facades.xqueue.layout import RecordLayout
@@ -32,11 +32,8 @@ from tandemq_server.facades.xqueue.record import EXPIRES, key_text
 from tandemq_server.facades.xqueue.records import Records
 from tandemq_server.spaces.space import Row, Space
 
-if TYPE_CHECKING:
-    from tandemq_server.engine.ports import Engine
 
-
-class RecordTube(Tube):
+class RecordTube(EngineTube):
     """A tube of records.
 
     waiters: all takes that wait; unscoped, scoped: the same, for any tube and by tube.
@@ -57,7 +54,7 @@ class RecordTube(Tube):
 
     records: Records
 
-    def __init__(self, engine: Engine, row: Row, space: Space, driver: Any) -> None:
+    def __init__(self, engine: EnginePort, row: Row, space: Space, driver: Any) -> None:
         super().__init__(engine, row, space, driver)
         self.records = driver
         self.futures: dict[Any, OrderedDict[int, Waiter]] = {}
@@ -79,7 +76,7 @@ class RecordTube(Tube):
 
     # -- put and take ----------------------------------------------------------------------------
 
-    def put_record(self, client: Client, ticket: Any, task: Any, opts: Any = None) -> Any:
+    def put_record(self, client: EngineClient, ticket: Any, task: Any, opts: Any = None) -> Any:
         if type(task) is not dict:
             task = self._no_map(task)
         delay = ttl = wait = None
@@ -139,7 +136,9 @@ class RecordTube(Tube):
             raise failure("Features ttl and delay are mutually exclusive")
         return delay, ttl
 
-    def take_record(self, client: Client, ticket: Any, timeout: Any = 0, opts: Any = None) -> Any:
+    def take_record(
+        self, client: EngineClient, ticket: Any, timeout: Any = 0, opts: Any = None
+    ) -> Any:
         if type(timeout) is dict:
             opts, timeout = timeout, timeout.get("timeout", 0)
         wait = us("timeout", timeout)
@@ -172,7 +171,7 @@ class RecordTube(Tube):
             self.scoped.setdefault(tube, OrderedDict())[waiter.id] = waiter
         return PENDING
 
-    def _take(self, client: Client, tube: str | None, ttr: int | None) -> Row | None:
+    def _take(self, client: EngineClient, tube: str | None, ttr: int | None) -> Row | None:
         engine, records = self.engine, self.records
         if self.driver is not self.inner and self._paused(PAUSED_TAKES):
             return None
@@ -231,7 +230,7 @@ class RecordTube(Tube):
             raise failure(f"Task {{{key_text(key)}}} was not found")
         return row
 
-    def _owned(self, client: Client, argument: Any) -> Row:
+    def _owned(self, client: EngineClient, argument: Any) -> Row:
         row = self.found(argument)
         owner = self.taken.rows.get((self.id, row[0]))
         if owner is None:
@@ -240,7 +239,7 @@ class RecordTube(Tube):
             raise failure(f"Task {key_text(row[0])} taken by {owner[2]}. Not you ({client.id})")
         return row
 
-    def ack_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+    def ack_record(self, client: EngineClient, argument: Any, attr: Any = None) -> Any:
         records, taken, session = self.records, self.taken, client.session
         layout = records.layout
         bare = type(argument) is int and not layout.text_keys
@@ -268,7 +267,7 @@ class RecordTube(Tube):
             raise failure("Feature zombie is not enabled")
         return self.records.finish(key, delay, self.engine.now, attr.get("update"))
 
-    def release_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+    def release_record(self, client: EngineClient, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
         attr = options(attr)
         delay, ttl = self.times(attr)
@@ -281,7 +280,7 @@ class RecordTube(Tube):
         self.tell(row, "release")
         return Values((self.shown_as(row),))
 
-    def bury_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+    def bury_record(self, client: EngineClient, argument: Any, attr: Any = None) -> Any:
         row = self._owned(client, argument)
         key = row[0]
         row = self.records.set_aside(key, options(attr).get("update"))
@@ -292,7 +291,7 @@ class RecordTube(Tube):
         self._resolve(row, False)
         return self.nothing(row)
 
-    def touch_record(self, client: Client, argument: Any, attr: Any = None) -> Any:
+    def touch_record(self, client: EngineClient, argument: Any, attr: Any = None) -> Any:
         row = self.found(argument)
         increment = increment_us(options(attr).get("increment"))
         if row[1] == "t":
@@ -303,11 +302,11 @@ class RecordTube(Tube):
         self.tell(row, "touch")
         return Values((self.shown_as(row),))
 
-    def dig(self, client: Client, argument: Any, attr: Any = None) -> Any:
+    def dig(self, client: EngineClient, argument: Any, attr: Any = None) -> Any:
         """kick as well: see digging.py."""
         return digging.dig(self, client, argument, attr)
 
-    def kill(self, client: Client, argument: Any) -> Any:
+    def kill(self, client: EngineClient, argument: Any) -> Any:
         key = self.records.layout.key_of(argument)
         if key not in self.space.rows:
             raise failure(f"Task by {key_text(key)} not found to kill")
@@ -321,7 +320,7 @@ class RecordTube(Tube):
         self._resolve(row, False)
         return Values((self.task(row),))
 
-    def truncate(self, client: Client) -> _Sentinel:
+    def truncate(self, client: EngineClient) -> _Sentinel:
         outcome = super().truncate(client)
         for key in list(self.futures):
             self._answer_futures(key, failure(f"Task {{{key_text(key)}}} was not found"))
@@ -329,8 +328,8 @@ class RecordTube(Tube):
 
     # -- futures ---------------------------------------------------------------------------------
 
-    def wait_record(self, client: Client, ticket: Any, argument: Any, timeout: Any = None) -> Any:
-        row = self.found(argument)
+    def wait_record(self, client: EngineClient, ticket: Any, task: Any, timeout: Any = None) -> Any:
+        row = self.found(task)
         if row[1] in ("!", "z", "d"):
             done = row[1] != "!" and not self.strict
             return Values((self.task(row), done))
@@ -342,7 +341,7 @@ class RecordTube(Tube):
             raise failure("This node is read-only: wait for a task on the node that serves it")
         return self._await(client, ticket, row, wait)
 
-    def _await(self, client: Client, ticket: Any, row: Row, wait: int) -> _Sentinel:
+    def _await(self, client: EngineClient, ticket: Any, row: Row, wait: int) -> _Sentinel:
         waiter = self.engine.park(client, ticket, self, wait, False)
         waiter.opts = {"key": row[0], "row": row}
         # Beside the takes, so that a change of roles answers these calls as well.
@@ -363,7 +362,7 @@ class RecordTube(Tube):
                 self.engine.unpark(waiter)
                 waiter.client.deliver(waiter.ticket, outcome)
 
-    def layout(self) -> Layout:
+    def layout(self) -> LayoutPort:
         return RecordLayout(self.records)
 
     def timed_out(self, waiter: Waiter, blocked: bool) -> Any:

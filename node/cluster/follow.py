@@ -11,8 +11,8 @@ from tandemq_server.replication.decisions import (
     Broken,
     Decision,
     Idle,
-    Refused,
     Resubscribe,
+    SubscribeRefused,
 )
 from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.handshake import is_known
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.cluster.peering import Peering
 
 
-class Follow(Link):
+class UpstreamLink(Link):
     """The downstream's end of one connection to a peer.
 
     probe: this node leads and follows nobody; the link only carries terms and states.
@@ -140,7 +140,7 @@ class Follow(Link):
             elif isinstance(decision, Resubscribe):
                 self.again = True
                 self.end(AGAIN, decision.reason)
-            elif isinstance(decision, Refused):
+            elif isinstance(decision, SubscribeRefused):
                 self.refused = decision.code or GARBAGE
                 self.end(decision.code, decision.reason, tell=False)
             elif isinstance(decision, Idle):

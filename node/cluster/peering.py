@@ -15,7 +15,7 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.asking import Asking, known_at
 from tandemq_server.node.cluster.facts import against, facts_of
 from tandemq_server.node.cluster.failover.keeper import SeatKeeper
-from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.links import Feed, Link, Wire
 from tandemq_server.node.cluster.peers import PeerState
 from tandemq_server.node.cluster.replica import Replica
@@ -136,10 +136,10 @@ class Peering:
         self.feeds.append(feed)
         return feed
 
-    def connect(self, address: str, wire: Wire) -> Follow:
+    def connect(self, address: str, wire: Wire) -> UpstreamLink:
         """A peer was reached and lets this node follow."""
         log = self.replica.log if self.following else self.replica.own_log()
-        link = Follow(self, wire, address, log, not self.following)
+        link = UpstreamLink(self, wire, address, log, not self.following)
         self.peers[address].link = link
         self.peers[address].refused_us = 0
         return link
@@ -165,7 +165,7 @@ class Peering:
                 self.wal.gate.link_down(link.hello.node_id)
             if code == ENDED and link.hello is not None:
                 self._left(link, link.hello.node_id)
-        elif isinstance(link, Follow):
+        elif isinstance(link, UpstreamLink):
             peer = self.peers[link.address]
             if peer.link is link:
                 peer.ended(link, code, self.mono())
@@ -183,7 +183,7 @@ class Peering:
 
     def _tell_end(self, link: Link) -> None:
         """One line for each cause, not for each retry; a link that stood makes it news again."""
-        if not link.problem or self.closing or (isinstance(link, Follow) and link.probe):
+        if not link.problem or self.closing or (isinstance(link, UpstreamLink) and link.probe):
             return
         end = end_of(link)
         if self._told.get(end) != link.problem:
@@ -394,6 +394,6 @@ class Peering:
     def restart_links(self, why: str) -> None:
         """The log was cut or replaced: whoever stood on it asks anew."""
         for link in self.links():
-            if isinstance(link, Follow):
+            if isinstance(link, UpstreamLink):
                 link.again = True
             link.end(AGAIN, f"{self.settings.name}: {why}")

@@ -11,7 +11,7 @@ from tandemq_server.replication.standing import Standing, contest, standing_of
 from tandemq_server.statemachine.promotion import PeerFacts
 
 if TYPE_CHECKING:
-    from tandemq_server.node.cluster.follow import Follow
+    from tandemq_server.node.cluster.follow import UpstreamLink
     from tandemq_server.node.cluster.links import Feed
 
 
@@ -51,7 +51,7 @@ class PeerState:
     """
 
     address: str
-    link: Follow | None = None
+    link: UpstreamLink | None = None
     tried: bool = False
     problem: str = ""
     lag_us: int = 0
@@ -72,7 +72,7 @@ class PeerState:
     def connected(self) -> bool:
         return self.link is not None and self.link.upstream is not None
 
-    def ended(self, link: Follow, code: int, now_us: int) -> None:
+    def ended(self, link: UpstreamLink, code: int, now_us: int) -> None:
         """A link is over; what it told is remembered."""
         if link.upstream is not None:
             self.name, self.node_id = link.name, link.upstream.node_id
@@ -135,7 +135,7 @@ def _against(
     return (False, "") if own is None else own.against(number, term_id, last_lsn, theirs)
 
 
-def _standing_of_follow(link: Follow) -> Standing | None:
+def _standing_of_follow(link: UpstreamLink) -> Standing | None:
     if link.beat is not None:
         return link.beat.standing
     upstream = link.upstream
@@ -151,7 +151,7 @@ def _standing_of_feed(feed: Feed) -> Standing | None:
     return standing_of(hello.lineage.terms, hello.commit_lsn, hello.state == "RUNNING")
 
 
-def _of_follow(upstream: Welcome, link: Follow, own: Own | None, now_us: int) -> PeerFacts:
+def _of_follow(upstream: Welcome, link: UpstreamLink, own: Own | None, now_us: int) -> PeerFacts:
     beat = link.beat
     last = upstream.lineage.last
     number, term_id = (last.number, last.id) if last is not None else (0, b"")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from tandemq_server.replication.commit import PAIR, weaker
 
 if TYPE_CHECKING:
-    from tandemq_server.node.cluster.follow import Follow
+    from tandemq_server.node.cluster.follow import UpstreamLink
     from tandemq_server.node.cluster.peering import Peering
 
 Promise = Literal["unknown", "none", "write", "fsync"]
@@ -24,6 +24,6 @@ def promise_of(peering: Peering) -> Promise:
     return cast(Promise, weaker(own, *modes))
 
 
-def feeding(peering: Peering) -> list[Follow]:
+def feeding(peering: Peering) -> list[UpstreamLink]:
     links = [peer.link for peer in peering.peers.values()]
     return [link for link in links if link is not None and link.applier.feeding and not link.probe]

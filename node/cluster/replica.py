@@ -13,7 +13,7 @@ from uuid import UUID
 from tandemq.model.errors import StorageError
 from tandemq.model.terms import last_term
 from tandemq_server.node.cluster.facts import against
-from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.replication import decisions as d
 from tandemq_server.replication.followed import FollowedLog
 from tandemq_server.replication.known import Mark
@@ -46,7 +46,7 @@ class Replica:
         #: Kept over every log this node follows with, and on the disk.
         self.known = peering.storage.known
         self.log = self.own_log()
-        self._busy: Follow | None = None
+        self._busy: UpstreamLink | None = None
         #: Frames were written since the writer was last told.
         self._fresh = False
 
@@ -98,7 +98,7 @@ class Replica:
         self.say(f"what was up to LSN {self.storage.missing_lsn} {how}")
         self.storage.found_again()
 
-    def heard_clock(self, link: Follow) -> None:
+    def heard_clock(self, link: UpstreamLink) -> None:
         """Deadlines in the log are moments of the master's log clock: keep that one."""
         offset = link.applier.clock.offset_us
         peer = self.peering.peers[link.address]
@@ -114,7 +114,7 @@ class Replica:
         """Whether a node that leads may hear of it."""
         return isinstance(decision, (d.SeenTerm, d.HandedOff, d.Asked))
 
-    def append(self, link: Follow, run: d.Append) -> None:
+    def append(self, link: UpstreamLink, run: d.Append) -> None:
         """Write and apply frames. `settle` is to follow, once for all that one read brought."""
         self._busy = link
         try:
@@ -125,7 +125,7 @@ class Replica:
         finally:
             self._busy = None
 
-    def settle(self, link: Follow) -> None:
+    def settle(self, link: UpstreamLink) -> None:
         """What was appended counts: it is durable, or is synced next."""
         if self._fresh:
             self._fresh = False
@@ -133,7 +133,7 @@ class Replica:
             self.wal.reached()
             self._busy = None
 
-    def carry_out(self, link: Follow, decision: d.Decision) -> None:
+    def carry_out(self, link: UpstreamLink, decision: d.Decision) -> None:
         self.settle(link)
         self._busy = link
         try:
@@ -165,7 +165,7 @@ class Replica:
         finally:
             self._busy = None
 
-    def welcomed(self, link: Follow, welcome: Welcome) -> None:
+    def welcomed(self, link: UpstreamLink, welcome: Welcome) -> None:
         """A peer was reached; a node that held nothing belongs to the cluster that feeds it."""
         peer = self.peering.peers[link.address]
         peer.heard()
@@ -219,7 +219,7 @@ class Replica:
             # opened it serves, though its first heartbeat may come later.
             self.peering.seen_term(term.number, term.id, True, term.node)
 
-    def _snapshot_part(self, link: Follow, part: d.Decision) -> None:
+    def _snapshot_part(self, link: UpstreamLink, part: d.Decision) -> None:
         storage = self.storage
         if isinstance(part, d.StartSnapshot):
             self.say(f"{link.name} sends a snapshot of {part.size} bytes, {part.at} are here")
@@ -232,7 +232,7 @@ class Replica:
 
     # -- the log is cut or replaced --------------------------------------------------------------
 
-    def _rewind(self, link: Follow, cut: d.Rewind) -> None:
+    def _rewind(self, link: UpstreamLink, cut: d.Rewind) -> None:
         engine, followed = self.core.engine, self.log
         self.rewinds += 1
         self.say(
@@ -265,7 +265,7 @@ class Replica:
         link.again = True
         self.peering.restart_links("its log was cut")
 
-    def _install(self, link: Follow, done: d.InstallSnapshot) -> None:
+    def _install(self, link: UpstreamLink, done: d.InstallSnapshot) -> None:
         problem = self.storage.incoming_problem(done.end_lsn)
         if problem is not None:
             self.say(f"ALARM: the snapshot of {link.name} cannot be read, put aside: {problem}")

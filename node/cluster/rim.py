@@ -28,7 +28,7 @@ class Clock(Protocol):
     def at_least(self, moment_us: int) -> None: ...
 
 
-class Snapshots(Protocol):
+class SnapshotsPort(Protocol):
     """Snapshots of this node: which trouble there is, and word of one that turned out bad."""
 
     problem: str

@@ -143,7 +143,7 @@ class RoleKeeper:
     # -- effects ---------------------------------------------------------------------------------
 
     def _carry_out(self, effect: fx.Effect) -> None:
-        if isinstance(effect, fx.Step):
+        if isinstance(effect, fx.EffectStep):
             try:
                 self._do(effect)
             except (StorageError, QueueError) as error:
@@ -189,7 +189,7 @@ class RoleKeeper:
         for observer in self.observers:
             observer(transition)
 
-    def _do(self, step: fx.Step) -> None:
+    def _do(self, step: fx.EffectStep) -> None:
         core, engine = self.core, self.core.engine
         done = fx.Done(step.step)
         match step:

@@ -30,7 +30,7 @@ from tandemq_server.storage.runs import Run, RunReader
 
 if TYPE_CHECKING:
     from tandemq_server.node.cluster.peering import Peering
-    from tandemq_server.node.cluster.rim import Snapshots
+    from tandemq_server.node.cluster.rim import SnapshotsPort
 
 #: Bytes of a snapshot whose CRC is taken in one go.
 CRC_BYTES = 4 * MIB
@@ -58,7 +58,7 @@ class Source:
         self._unreadable_lsn = 0
         self._damage = ""
         #: Whose problem a snapshot is that turned out bad as a downstream got it.
-        self.snapshots: Snapshots | None = None
+        self.snapshots: SnapshotsPort | None = None
         #: The snapshot that is read to its end because a downstream could not read it.
         self._doubted = ""
 

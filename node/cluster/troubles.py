@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tandemq_server.node.cluster.failover import report
-from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.links import Feed, Link
 from tandemq_server.node.cluster.promise import promise_of
 from tandemq_server.replication.commit import UNKNOWN
@@ -159,7 +159,7 @@ def end_of(link: Link) -> str:
 
 def _position(link: Link) -> int:
     """How far the downstream of this link is."""
-    if isinstance(link, Follow):
+    if isinstance(link, UpstreamLink):
         return link.applier.log.last_lsn
     assert isinstance(link, Feed)
     return link.relay.acked_lsn if link.relay is not None else link.peer_lsn
@@ -168,7 +168,7 @@ def _position(link: Link) -> int:
 def _accepted(link: Link) -> bool:
     if link.ended:
         return False
-    if isinstance(link, Follow):
+    if isinstance(link, UpstreamLink):
         return link.upstream is not None
     return isinstance(link, Feed) and link.hello is not None
 
@@ -177,7 +177,7 @@ def _over(trouble: _Trouble, link: Link) -> bool:
     """Whether a link that lives shows that what was wrong is right again."""
     if trouble.code in REFUSALS:
         return True
-    if isinstance(link, Follow):
+    if isinstance(link, UpstreamLink):
         lag = link.applier.lag_records
         return link.applier.feeding and (link.applier.log.last_lsn > trouble.lsn or not lag)
     assert isinstance(link, Feed)

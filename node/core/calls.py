@@ -14,7 +14,7 @@ from tandemq.model.raw import Raw
 from tandemq_server.engine import admin, batches, grants
 from tandemq_server.engine.arguments import split_token, wants_token
 from tandemq_server.engine.clients import EMPTY, NIL, PENDING, Delivery, Values
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.wire.arguments import (
     FallThrough,
     check_nesting,
@@ -34,7 +34,7 @@ from tandemq_server.wire.replies import (
 
 if TYPE_CHECKING:
     from tandemq_server.node.core.connection import Connection
-    from tandemq_server.node.core.identity import Limits
+    from tandemq_server.node.core.identity import ClientBounds
 
 Handler = Callable[["Connection", int, bytes], bytes | None]
 
@@ -86,7 +86,7 @@ def _only_token(values: list[Any], at: int, what: str) -> Any:
 class TubeCalls:
     """Handlers of one tube."""
 
-    def __init__(self, tube: Tube, limits: Limits) -> None:
+    def __init__(self, tube: EngineTube, limits: ClientBounds) -> None:
         self.tube = tube
         self.payload_bytes_max = limits.payload_bytes_max
         self.nesting_max = limits.nesting_max

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import QueueError
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.node.core.calls import Handler, reply
 from tandemq_server.wire.frames import RequestDecoder
 from tandemq_server.wire.replies import error_reply
@@ -31,7 +31,7 @@ def finished(ticket: int, reply: bytes) -> bytes:
     return ticket.then(reply) if type(ticket) is Ticket else reply
 
 
-class Connection(Client):
+class Connection(EngineClient):
     """A client with a wire.
 
     calls: names it may call, see node.core.calls. out: encoded replies waiting for the end of the

@@ -15,7 +15,7 @@ from tandemq.model.record import encode_frames
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import EMPTY
 from tandemq_server.engine.engine import Engine
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.node.core import (
     calls,
     import_calls,
@@ -28,7 +28,7 @@ from tandemq_server.node.core import (
 )
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.facade import Facade
-from tandemq_server.node.core.identity import Accounts, Identity, Limits
+from tandemq_server.node.core.identity import Accounts, ClientBounds, Identity
 from tandemq_server.node.core.permits import Permits
 from tandemq_server.node.core.schema_view import SchemaView
 from tandemq_server.wire import replies as wire_replies
@@ -75,7 +75,7 @@ class Core(Permits):
         self,
         engine: Engine,
         identity: Identity,
-        limits: Limits,
+        limits: ClientBounds,
         accounts: Accounts,
         *,
         read_only_reply_nil: bool = False,
@@ -124,7 +124,7 @@ class Core(Permits):
 
     # -- call tables -----------------------------------------------------------------------------
 
-    def _tube_changed(self, tube: Tube, appears: bool) -> None:
+    def _tube_changed(self, tube: EngineTube, appears: bool) -> None:
         table = calls.TubeCalls(tube, self.limits)
         more = tube_calls.MoreCalls(self, tube, table.check_payload)
         found = {

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.calls import Handler
     from tandemq_server.node.core.core import Core
 
 
-def _as_they_are(_core: Core, _tube: Tube, usual: dict[str, Handler]) -> dict[str, Handler]:
+def _as_they_are(_core: Core, _tube: EngineTube, usual: dict[str, Handler]) -> dict[str, Handler]:
     return usual
 
 
@@ -40,6 +40,6 @@ class Facade:
 
     handlers: Callable[[Core], Mapping[str, Handler]]
     reads: Callable[[str], bool | None]
-    of_tube: Callable[[Core, Tube, dict[str, Handler]], dict[str, Handler]] = _as_they_are
+    of_tube: Callable[[Core, EngineTube, dict[str, Handler]], dict[str, Handler]] = _as_they_are
     renamed: Callable[[str, str, Mapping[str, Handler]], str] = _same_name
     in_part: Callable[[Core, str, str], bool] = _nowhere

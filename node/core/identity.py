@@ -32,7 +32,7 @@ class Accounts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientBounds:
     """Bounds on what one client may make the node hold. Bytes, counts, levels."""
 
     frame_bytes_max: int = 64 * MIB

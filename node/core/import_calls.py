@@ -12,7 +12,7 @@ from tandemq_server.wire.arguments import check_nesting, new_reader, plain
 from tandemq_server.wire.fields import split_fields
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.connection import Connection
     from tandemq_server.node.core.core import Core
 
@@ -35,7 +35,7 @@ def handlers(core: Core) -> dict[str, Handler]:
     return {"tandem.import": take_in, "tandem.import_state": state}
 
 
-def _tuples(core: Core, tube: Tube, raw: bytes) -> list[Tuple]:
+def _tuples(core: Core, tube: EngineTube, raw: bytes) -> list[Tuple]:
     fixed = importing.fixed_fields(tube)
     if fixed is None:
         return [(_record(core, one), b"") for one in each(raw)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq_server.engine import admin, altering, arguments, attempts, finish, listing, pause
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.node.core.calls import Handler, argument, reply, visible
 from tandemq_server.node.core.module_calls import must_fill
 from tandemq_server.wire.arguments import plain
@@ -25,7 +25,9 @@ READING = frozenset({"info", "list"})
 class MoreCalls:
     """Handlers of one tube."""
 
-    def __init__(self, core: Core, tube: Tube, check_payload: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, core: Core, tube: EngineTube, check_payload: Callable[[bytes], None]
+    ) -> None:
         """`check_payload` raises for a payload that is too large or too deep."""
         self.core = core
         self.tube = tube

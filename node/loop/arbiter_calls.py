@@ -19,7 +19,7 @@ from tandemq_server.arbiters.base import (
     Unreachable,
 )
 from tandemq_server.node.loop.clock import monotonic_us
-from tandemq_server.statemachine.seat import Read, Reading, Swap
+from tandemq_server.statemachine.seat import Read, SeatReading, Swap
 
 if TYPE_CHECKING:
     from tandemq_server.node.cluster.failover.keeper import SeatKeeper
@@ -119,7 +119,7 @@ class ArbiterCalls:
         while True:
             # A node that has just started may be made the partner, and be needed, within a second.
             await self._read_once.wait()
-            known: Reading | None = self.keeper.view.reading
+            known: SeatReading | None = self.keeper.view.reading
             if known is not None:
                 try:
                     async for reading in self.arbiter.watch(known.revision):

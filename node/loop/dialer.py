@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
     from tandemq_server.config import Settings
-    from tandemq_server.node.cluster.follow import Follow
+    from tandemq_server.node.cluster.follow import UpstreamLink
     from tandemq_server.node.cluster.peering import Peering
 
 #: A peer that does not answer a step of the log-in within this time is tried again, in seconds.
@@ -229,7 +229,7 @@ class PeerSocket(asyncio.Protocol):
 
     def __init__(self, window_bytes: int, rests: bool = False) -> None:
         """`rests`: nobody waits for each confirmation, so that frames may be read in groups."""
-        self.link: Follow | None = None
+        self.link: UpstreamLink | None = None
         self.ended = asyncio.Event()
         self._high = 2 * window_bytes
         self._buffer = bytearray()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tandemq.model.units import KIB, MIB
-from tandemq_server.node.core.identity import Limits as Bounds
+from tandemq_server.node.core.identity import ClientBounds
 from tandemq_server.node.core.quotas import UserQuota
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ ADDRESSES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ConnectionBounds:
     """What connections may take together, and how long one may dawdle.
 
     handshake_s: over an unfinished frame, the first word or a login; idle_s: how long it may be
@@ -61,9 +61,9 @@ class Room:
         return self.per_address
 
 
-def room_of(limits: Limits) -> Room:
+def room_of(limits: Limits) -> ConnectionBounds:
     """As configured. At most half of all places are kept for peers and operators."""
-    return Room(
+    return ConnectionBounds(
         limits.handshake_seconds,
         limits.idle_seconds,
         limits.connections_max,
@@ -73,9 +73,9 @@ def room_of(limits: Limits) -> Room:
     )
 
 
-def bounds_of(limits: Limits) -> Bounds:
+def bounds_of(limits: Limits) -> ClientBounds:
     """What one client may make the core hold, as configured."""
-    return Bounds(
+    return ClientBounds(
         limits.frame_bytes_max,
         limits.payload_bytes_max,
         limits.output_bytes_max,
@@ -93,7 +93,7 @@ def quotas_of(users: Iterable[User]) -> dict[str, UserQuota]:
     }
 
 
-class Waiter(Protocol):
+class SocketPort(Protocol):
     """A socket, as the rooms see it."""
 
     def starve(self) -> None:
@@ -114,10 +114,10 @@ class InputRoom:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
-        self._held: OrderedDict[Waiter, int] = OrderedDict()
-        self._starved: OrderedDict[Waiter, None] = OrderedDict()
+        self._held: OrderedDict[SocketPort, int] = OrderedDict()
+        self._starved: OrderedDict[SocketPort, None] = OrderedDict()
 
-    def hold(self, who: Waiter, size: int) -> None:
+    def hold(self, who: SocketPort, size: int) -> None:
         """`who` now holds `size` bytes of a request that is not complete (0: of none)."""
         self.bytes += size - self._held.get(who, 0)
         if size:

@@ -17,7 +17,7 @@ from tandemq_server.node.core.core import Core, Turn
 from tandemq_server.node.loop.accepted import Socket
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.dialer import close_soon
-from tandemq_server.node.loop.doors import Guesses, InputRoom, Room, Rotation
+from tandemq_server.node.loop.doors import ConnectionBounds, Guesses, InputRoom, Rotation
 from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.node.loop.places import Places
 from tandemq_server.node.loop.timing import Turns
@@ -42,14 +42,14 @@ class Shell:
         clock: LogClock,
         new_salt: Callable[[], bytes],
         *,
-        room: Room | None = None,
+        room: ConnectionBounds | None = None,
         log: Callable[[str], None] = print,
     ) -> None:
         self.core = core
         self.wal = wal
         self.clock = clock
         self.new_salt = new_salt
-        self.room = room = room or Room()
+        self.room = room = room or ConnectionBounds()
         self.log = log
         self.loop = asyncio.get_running_loop()
         self.listeners: list[Listener] = []

@@ -62,11 +62,11 @@ class AuditTrail:
         self._waiting: queue.Queue[str | None] = queue.Queue(WAITING_MAX)
         self._untold = 0
         self._complained = 0.0
-        self._file: _File | None = None
+        self._file: _OwnerOnlyFile | None = None
         self._reopen = False
         if path is not None:
             self._recall(path)
-            self._file = _File(path, max_bytes, keep)
+            self._file = _OwnerOnlyFile(path, max_bytes, keep)
             self._thread = threading.Thread(target=self._write, name="audit trail", daemon=True)
             self._thread.start()
 
@@ -221,7 +221,7 @@ def _line(entry: TrailEntry) -> str:
     return json.dumps(found)
 
 
-class _File(logging.handlers.RotatingFileHandler):
+class _OwnerOnlyFile(logging.handlers.RotatingFileHandler):
     """The library's rotation, for its owner alone; what fails is raised."""
 
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tandemq_server.node.observe.inventory_answers import Inventory
     from tandemq_server.node.observe.metrics import NodeMetrics
     from tandemq_server.node.observe.overview import Overview
-    from tandemq_server.node.observe.past_answers import Past, PastWanted
+    from tandemq_server.node.observe.past_answers import PastAnswer, PastWanted
 
 Outcome = Literal["planned", "done", "failed", "rolled_back", "skipped"]
 State = Literal["INIT", "STARTUP", "RUNNING", "ENDING", "WAITING"]
@@ -35,7 +35,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class LossBound:
+class LossBoundAnswer:
     """What a forced promotion may cut at most: kept in a rescue file, but not acknowledged work.
 
     known: False when the other node cannot be asked and nothing is known of its end; the numbers
@@ -50,7 +50,7 @@ class LossBound:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class TermAnswer:
     """The term a node is in. `id` is hex; `solo`: opened without proof of holding everything."""
 
     number: int
@@ -61,7 +61,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class TransitionAnswer:
     """A change of state. `at` is seconds since the epoch, `seconds` what it took."""
 
     from_state: State
@@ -142,7 +142,7 @@ class NodeStatus:
     complete: bool
     following: bool
     ro_reason: str | None
-    term: Term | None
+    term: TermAnswer | None
     lsn: int
     commit_lsn: int
     durable_lsn: int
@@ -158,7 +158,7 @@ class NodeStatus:
     rescue_files: int
     lag: Lag | None
     peers: tuple[Peer, ...]
-    transitions: tuple[Transition, ...]
+    transitions: tuple[TransitionAnswer, ...]
     problem: str | None
     promotion: Literal["proved", "original"] = "proved"
     session_ttr: float = 0.0
@@ -207,11 +207,11 @@ class FlipResult:
     term: int | None
     lsn: int
     seconds: float
-    loss_bound: LossBound | None = None
+    loss_bound: LossBoundAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepAnswer:
     """One step of a switch-over, in order. seconds: what it took, None while planned."""
 
     name: str
@@ -236,9 +236,9 @@ class SwitchReport:
     done: bool
     rolled_back: bool
     missing: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[StepAnswer, ...]
     lag: Lag | None
-    loss_bound: LossBound | None
+    loss_bound: LossBoundAnswer | None
     seconds: float
 
 
@@ -257,7 +257,7 @@ EventKind = Literal["state", "term", "lag", "peers", "sample", "reset"]
 # -- refusals ------------------------------------------------------------------------------------
 
 
-class Refused(Exception):
+class OperationRefused(Exception):
     """What was asked cannot be done now; the node is as it was.
 
     reason: one sentence. missing: each thing that is in the way, one line each.
@@ -272,10 +272,10 @@ class Refused(Exception):
         self.report = report
 
 
-class NeedsForce(Refused):
+class NeedsForce(OperationRefused):
     """It can be done with `force`, at the price of `loss_bound`."""
 
-    def __init__(self, reason: str, missing: tuple[str, ...], loss_bound: LossBound) -> None:
+    def __init__(self, reason: str, missing: tuple[str, ...], loss_bound: LossBoundAnswer) -> None:
         super().__init__(reason, missing)
         self.loss_bound = loss_bound
 
@@ -289,7 +289,7 @@ class UnknownNode(Exception):
         self.known = known
 
 
-class Unavailable(Exception):
+class RetryLater(Exception):
     """Not now, for a reason that passes by itself (starting, ending)."""
 
     def __init__(self, reason: str, retry_after_s: int = 1) -> None:
@@ -312,10 +312,10 @@ class Reloaded:
 class Backend(Protocol):
     """The node as its admin API sees it.
 
-    Reads may raise `Unavailable`. Operations may raise `Refused`, `NeedsForce`, `UnknownNode`,
-    `Unavailable`; they are not cancelled when the caller goes away, only when the node ends. One
-    may be asked while another is under way: the same request never is (the API joins them), a
-    contrary one takes over, and the one it overtook raises `Refused`.
+    Reads may raise `RetryLater`. Operations may raise `OperationRefused`, `NeedsForce`,
+    `UnknownNode`, `RetryLater`; they are not cancelled when the caller goes away, only
+    when the node ends. One may be asked while another is under way: the same request never is (the
+    API joins them), a contrary one takes over, and the one it overtook raises `OperationRefused`.
     """
 
     @property
@@ -326,7 +326,7 @@ class Backend(Protocol):
     @property
     def trail(self) -> Trail: ...
 
-    def loss(self, peer: str | None) -> LossBound:
+    def loss(self, peer: str | None) -> LossBoundAnswer:
         """What promoting a peer now (None: this node), without the other, gives up at most."""
         ...
 
@@ -338,7 +338,7 @@ class Backend(Protocol):
         """What is worth a person's attention, in one answer."""
         ...
 
-    async def past(self, tube: str, wanted: PastWanted) -> Past:
+    async def past(self, tube: str, wanted: PastWanted) -> PastAnswer:
         """What happened to a task, from this node's log; read by a process of its own."""
         ...
 
@@ -360,7 +360,10 @@ class Backend(Protocol):
         """pause, resume: whether this node takes over by itself; seed: write the seat anew."""
 
     async def reload(self) -> Reloaded:
-        """Take passwords, rights, tokens and certificates anew. Raises `Refused`: nothing was."""
+        """Take passwords, rights, tokens and certificates anew.
+
+        Raises `OperationRefused`: nothing was.
+        """
         ...
 
     async def snapshot(self) -> int:

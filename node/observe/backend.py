@@ -24,17 +24,17 @@ from tandemq_server.node.observe.answers import (
     ClusterStatus,
     FailoverStatus,
     FlipResult,
-    LossBound,
+    LossBoundAnswer,
     NeedsForce,
     NodeStatus,
-    Refused,
+    OperationRefused,
     Reloaded,
+    RetryLater,
     SoloResult,
     State,
     SwitchReport,
-    Term,
-    Transition,
-    Unavailable,
+    TermAnswer,
+    TransitionAnswer,
 )
 from tandemq_server.node.observe.cluster_view import cluster_of
 from tandemq_server.node.observe.events import EventBus, Subscription
@@ -42,9 +42,9 @@ from tandemq_server.node.observe.failover import change, failover_of
 from tandemq_server.node.observe.history import TUBES_MAX
 from tandemq_server.node.observe.inventory import NodeInventory
 from tandemq_server.node.observe.metrics import NodeMetrics, read_node
-from tandemq_server.node.observe.overview import Memory, Overview, overview
+from tandemq_server.node.observe.overview import MemoryAnswer, Overview, overview
 from tandemq_server.node.observe.past import past_of
-from tandemq_server.node.observe.past_answers import Past, PastWanted
+from tandemq_server.node.observe.past_answers import PastAnswer, PastWanted
 from tandemq_server.node.observe.peer_status import (
     following,
     loss_bound,
@@ -150,7 +150,7 @@ class NodeBackend:
 
     # -- reads -----------------------------------------------------------------------------------
 
-    def loss(self, peer: str | None) -> LossBound:
+    def loss(self, peer: str | None) -> LossBoundAnswer:
         return loss_bound(self.peering) if peer is None else loss_of(self.peering, peer)
 
     def _problems(self) -> list[str]:
@@ -210,14 +210,18 @@ class NodeBackend:
 
     def overview(self) -> Overview:
         watch = self.memory
-        used = Memory(0, 0, 0) if watch is None else Memory(watch.used, watch.high, watch.limit)
+        used = (
+            MemoryAnswer(0, 0, 0)
+            if watch is None
+            else MemoryAnswer(watch.used, watch.high, watch.limit)
+        )
         state = 0 if watch is None else watch.state
         tubes = self.inventory.tubes("", "", TUBES_MAX).tubes
         return overview(self.status(), self.cluster(), tubes, used, state)
 
-    async def past(self, tube: str, wanted: PastWanted) -> Past:
+    async def past(self, tube: str, wanted: PastWanted) -> PastAnswer:
         if self.settings.wal.mode == "none":
-            raise Refused("this node keeps no log (wal.mode is none)")
+            raise OperationRefused("this node keeps no log (wal.mode is none)")
         async with self._reading:
             return await past_of(self.settings.data_dir, tube, wanted)
 
@@ -249,7 +253,7 @@ class NodeBackend:
     async def set_read_only(self, read_only: bool, force: bool) -> FlipResult:
         began = time.monotonic()
         if self.wal.broken:
-            raise Unavailable("the log failed; the node is ending")
+            raise RetryLater("the log failed; the node is ending")
         before = self.role.role.value
         wanted = "WAITING" if read_only else "RUNNING"
         if self.core.read_only == read_only and before == wanted:
@@ -266,11 +270,11 @@ class NodeBackend:
             raise NeedsForce(reason, (reason,), bound)
         settled = await request_role(self.role, read_only, force=force)
         if self.core.read_only != read_only and settled.ok:
-            raise Refused("another request came in between", ())
+            raise OperationRefused("another request came in between", ())
         if not settled.ok:
             reason = settled.reason or "it was given up"
             if bound is None or force or self.peering.replica.log.snapshot.joining:
-                raise Refused(reason, (reason,))
+                raise OperationRefused(reason, (reason,))
             raise NeedsForce(reason, (reason,), loss_bound(self.peering))
         return self._flip(True, began, bound if force else None)
 
@@ -284,7 +288,9 @@ class NodeBackend:
         peers = peers_of(self.peering)
         return [p.name or p.address for p in peers if p.connected and p.writable]
 
-    def _flip(self, changed: bool, began: float, bound: LossBound | None = None) -> FlipResult:
+    def _flip(
+        self, changed: bool, began: float, bound: LossBoundAnswer | None = None
+    ) -> FlipResult:
         return FlipResult(
             self.role.role.value,
             self.core.read_only,
@@ -298,14 +304,14 @@ class NodeBackend:
     async def switchover(self, to: str, dry_run: bool) -> SwitchReport:
         """The planned flip of this node and a peer, in either direction."""
         if self.wal.broken:
-            raise Unavailable("the log failed; the node is ending")
+            raise RetryLater("the log failed; the node is ending")
         return await Switchover(self.role, self.peering, to, dry_run).run()
 
     async def solo(self) -> SoloResult:
         """Pair mode goes on without a replica now, instead of after `solo_after`."""
         gate = self.wal.gate
         if gate is None:
-            raise Refused(
+            raise OperationRefused(
                 "this node is not acknowledging in pair mode",
                 ("replication.ack: pair, on the node that is RUNNING",),
             )
@@ -323,7 +329,9 @@ class NodeBackend:
             await asyncio.sleep(0.01)
         if not gate.solo:
             assert self.peering.seat is not None
-            raise Refused(f"{self.peering.seat.name} did not say that this node may go alone", ())
+            raise OperationRefused(
+                f"{self.peering.seat.name} did not say that this node may go alone", ()
+            )
 
     async def failover(self, action: str) -> FailoverStatus:
         return change(self.peering, action)
@@ -339,12 +347,12 @@ class NodeBackend:
         return self.bus.subscribe(last_event_id)
 
 
-def _term(term: terms.Term) -> Term:
-    return Term(term.number, term.id.hex(), term.node, term.start_lsn, term.solo)
+def _term(term: terms.Term) -> TermAnswer:
+    return TermAnswer(term.number, term.id.hex(), term.node, term.start_lsn, term.solo)
 
 
-def _transition(made: roles.Transition) -> Transition:
-    return Transition(
+def _transition(made: roles.Transition) -> TransitionAnswer:
+    return TransitionAnswer(
         made.origin.value,
         made.target.value,
         made.reason,

@@ -21,7 +21,7 @@ _VOLATILE = ("lag", "lsn", "durable_lsn", "heard_seconds", "clock_offset_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BusEvent:
     """`id` is `<epoch>-<number>`, empty for what is not worth resuming from; data is JSON-able."""
 
     id: str
@@ -32,10 +32,10 @@ class Event:
 class Subscription:
     """An async iterator of one listener's events; ends when the bus closes. `close()` it."""
 
-    def __init__(self, bus: EventBus, backlog: list[Event], queue_max: int) -> None:
+    def __init__(self, bus: EventBus, backlog: list[BusEvent], queue_max: int) -> None:
         self._bus = bus
         self._queue_max = queue_max
-        self._queue: deque[Event] = deque(backlog)
+        self._queue: deque[BusEvent] = deque(backlog)
         self._arrived = asyncio.Event()
         self._closed = False
         self._skipped = 0
@@ -45,7 +45,7 @@ class Subscription:
     def __aiter__(self) -> Subscription:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> BusEvent:
         await self._arrived.wait()
         if not self._queue:
             raise StopAsyncIteration
@@ -56,14 +56,14 @@ class Subscription:
                 self._arrived.clear()
         return event
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: BusEvent) -> None:
         """Queue an event; one too many and the whole queue gives way to the present state."""
         if self._closed:
             return
         if len(self._queue) >= self._queue_max:
             self._skipped += sum(1 for queued in self._queue if queued.kind != "reset")
             self._queue.clear()
-            self._queue.append(Event("", "reset", {"skipped": self._skipped}))
+            self._queue.append(BusEvent("", "reset", {"skipped": self._skipped}))
             self._queue.extend(self._bus.present())
         else:
             self._queue.append(event)
@@ -93,8 +93,8 @@ class EventBus:
         self.queue_max = queue_max
         self.number = 0
         self.closed = False
-        self._present: dict[EventKind, Event] = {}
-        self._kept: deque[Event] = deque(maxlen=keep)
+        self._present: dict[EventKind, BusEvent] = {}
+        self._kept: deque[BusEvent] = deque(maxlen=keep)
         self._subscriptions: dict[Subscription, None] = {}
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class EventBus:
     def publish(self, kind: EventKind, data: dict[str, Any]) -> None:
         """Tell everybody, whether or not it is news."""
         self.number += 1
-        event = Event(f"{self.epoch}-{self.number}", kind, data)
+        event = BusEvent(f"{self.epoch}-{self.number}", kind, data)
         self._kept.append(event)
         # Re-inserted, so that the present state stays in the order of its ids.
         self._present.pop(kind, None)
@@ -113,7 +113,7 @@ class EventBus:
 
     def tell(self, kind: EventKind, data: dict[str, Any]) -> None:
         """News that is stale a second later: told to who listens now, never resumed from."""
-        event = Event("", kind, data)
+        event = BusEvent("", kind, data)
         for subscription in list(self._subscriptions):
             subscription.offer(event)
 
@@ -124,7 +124,7 @@ class EventBus:
             if last is None or last.data != data:
                 self.publish(kind, data)
 
-    def present(self) -> list[Event]:
+    def present(self) -> list[BusEvent]:
         """The last event of each kind, oldest first."""
         return list(self._present.values())
 
@@ -139,7 +139,7 @@ class EventBus:
             self._subscriptions[subscription] = None
         return subscription
 
-    def _since(self, last_event_id: str | None) -> list[Event] | None:
+    def _since(self, last_event_id: str | None) -> list[BusEvent] | None:
         epoch, dash, text = (last_event_id or "").rpartition("-")
         if not dash or epoch != self.epoch or not (text.isascii() and text.isdigit()):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tandemq_server.node.cluster.failover import report
-from tandemq_server.node.observe.answers import FailoverStatus, Refused
+from tandemq_server.node.observe.answers import FailoverStatus, OperationRefused
 
 if TYPE_CHECKING:
     from tandemq_server.node.cluster.peering import Peering
@@ -18,16 +18,16 @@ def failover_of(peering: Peering) -> FailoverStatus | None:
 
 
 def change(peering: Peering, action: str) -> FailoverStatus:
-    """pause, resume or seed. Raises `Refused`."""
+    """pause, resume or seed. Raises `OperationRefused`."""
     keeper = peering.seat
     if keeper is None:
-        raise Refused("there is no arbiter", ("failover.arbiter in the configuration",))
+        raise OperationRefused("there is no arbiter", ("failover.arbiter in the configuration",))
     if action == "pause":
         report.pause(keeper, "an operator said so")
     elif action == "resume":
         report.resume(keeper)
     elif refusal := keeper.seed("seeded by an operator"):
-        raise Refused(refusal, (refusal,))
+        raise OperationRefused(refusal, (refusal,))
     found = failover_of(peering)
     assert found is not None
     return found

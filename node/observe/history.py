@@ -16,7 +16,7 @@ from tandemq_server.node.observe.inventory_answers import History, PeerLag, Samp
 from tandemq_server.node.observe.metrics import counts_of
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.core import Core
 
 #: Seconds between samples, and how many are kept: 10 minutes, then 3 hours.
@@ -44,7 +44,7 @@ class CounterMark:
     failed: int
 
 
-def mark_of(tube: Tube, at: float) -> CounterMark:
+def mark_of(tube: EngineTube, at: float) -> CounterMark:
     tasks, calls = counts_of(tube)
     get = calls.get
     return CounterMark(
@@ -115,7 +115,7 @@ class Recorder:
         )
         return put, take, gone
 
-    def _mark(self, tubes: list[Tube], at: float) -> None:
+    def _mark(self, tubes: list[EngineTube], at: float) -> None:
         before, self._marked = self._marked, at
         known, self.marks = self.marks, {}
         for tube in islice(sorted(tubes, key=lambda tube: tube.id), TUBES_MAX):
@@ -142,7 +142,7 @@ class Recorder:
             samples = [sample for sample in samples if sample.at >= since]
         return History(FINE_S if fine else COARSE_S, tuple(samples))
 
-    def rates(self, tube: Tube) -> TubeRates | None:
+    def rates(self, tube: EngineTube) -> TubeRates | None:
         """Over the last ten seconds; None for a tube that is not watched (long enough)."""
         marks = self.marks.get(tube.id)
         if marks is None or len(marks) < 2:
@@ -160,7 +160,7 @@ class Recorder:
             over,
         )
 
-    def failed_per_minute(self, tube: Tube) -> float | None:
+    def failed_per_minute(self, tube: EngineTube) -> float | None:
         """Attempts that ended without an ack, over the last minute: released, or out of time."""
         marks = self.marks.get(tube.id)
         if marks is None or len(marks) < 2 or marks[-1].at <= marks[0].at:
@@ -168,7 +168,7 @@ class Recorder:
         over = marks[-1].at - marks[0].at
         return (marks[-1].failed - marks[0].failed) * 60 / max(over, 60.0)
 
-    def means(self, tube: Tube) -> tuple[float | None, float | None]:
+    def means(self, tube: EngineTube) -> tuple[float | None, float | None]:
         """(wait, processing) in seconds, means over the last minute by Little's law."""
         marks = self.marks.get(tube.id)
         if marks is None or len(marks) < 2:

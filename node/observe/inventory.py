@@ -14,19 +14,19 @@ from tandemq.model.errors import QueueError
 from tandemq.model.task import STATE_NAMES
 from tandemq_server.engine import altering, attempts, grants, pause
 from tandemq_server.engine import by_hand as operator
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.notes import failures_of
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.observe import inventory_answers as values
 from tandemq_server.node.observe import rights, searching, sessions_view
-from tandemq_server.node.observe.answers import LossBound, Refused, Unavailable
+from tandemq_server.node.observe.answers import LossBoundAnswer, OperationRefused, RetryLater
 from tandemq_server.node.observe.history import Recorder
 from tandemq_server.node.observe.metrics import SCAN_ROWS, counts_of, oldest_ready
 from tandemq_server.node.observe.searching import shown_options
 from tandemq_server.node.observe.tasks_view import shown_task
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.core import Core
     from tandemq_server.node.observe.answers import Backend
 
@@ -35,7 +35,7 @@ COMMIT_SECONDS = 10.0
 #: Tasks changed before others get their turn of the loop.
 SLICE = 200
 #: The call of a client without a session, as an operator's is.
-_NOBODY = Client(0)
+_NOBODY = EngineClient(0)
 _STATUS_OF = {name: status for status, name in STATE_NAMES.items()}
 
 
@@ -76,7 +76,7 @@ class NodeInventory:
         return values.TubePage(tuple(found), len(names), more)
 
     def _tube(
-        self, tube: Tube, longest: dict[int, float], scan: int, feeders: Sequence[str]
+        self, tube: EngineTube, longest: dict[int, float], scan: int, feeders: Sequence[str]
     ) -> tuple[values.TubeStatus, int]:
         tasks: dict[str, int] = {}
         oldest, looked, problem = None, 0, None
@@ -113,7 +113,7 @@ class NodeInventory:
             shown_options(tube.opts),
         ), looked
 
-    def _find(self, field: str, name: str) -> Tube:
+    def _find(self, field: str, name: str) -> EngineTube:
         tube = self.core.engine.tubes.get(name)
         if tube is None:
             raise values.UnknownTube(field, name)
@@ -152,7 +152,7 @@ class NodeInventory:
             tube.name, tuple(shown_task(core, tube, row, now) for row in rows), following
         )
 
-    def _ids(self, tube: Tube, status: str | None, after: int) -> Iterator[int | None]:
+    def _ids(self, tube: EngineTube, status: str | None, after: int) -> Iterator[int | None]:
         """Ids above `after` in ascending order; None when the scan stops short of the end."""
         rows = tube.space.rows
         if len(rows) <= SCAN_ROWS:
@@ -205,7 +205,7 @@ class NodeInventory:
         if not self.core.engine.running:
             name, state = self.core.identity.name, self.core.state
             why = f"{name} is {state}: only a node that is RUNNING changes tasks"
-            raise Refused(why, (why,))
+            raise OperationRefused(why, (why,))
 
     async def change_tube(self, order: values.TubeOrder) -> values.TubeResult:
         tube = self._find("tube", order.tube)
@@ -225,7 +225,7 @@ class NodeInventory:
         paused = pause.state(tube)
         return values.TubeResult(tube.name, order.action, paused["puts"], paused["takes"], moved)
 
-    async def _change(self, tube: Tube, action: str, change: Callable[[], int]) -> int:
+    async def _change(self, tube: EngineTube, action: str, change: Callable[[], int]) -> int:
         """Do it in a turn of its own; returns once it is as durable as the node promises."""
         core = self.core
         self._must_run()
@@ -234,12 +234,12 @@ class NodeInventory:
             done = change()
         except QueueError as error:
             core.engine.store.rollback()
-            raise Refused(error.text, (error.text,)) from None
+            raise OperationRefused(error.text, (error.text,)) from None
         except Exception as error:
             core.engine.store.rollback()
             core.engine.report(f"tube {tube.name}: {action} failed", error)
             why = f"the driver failed: {type(error).__name__}: {error}"
-            raise Refused(why, (why,)) from None
+            raise OperationRefused(why, (why,)) from None
         core.engine.wake()
         self.flush()
         await self._committed()
@@ -265,7 +265,7 @@ class NodeInventory:
         changed = await self._change(tube, order.action, change)
         return rights.GrantResult(tube.name, order.who, order.role, order.action, changed)
 
-    def _meant(self, tube: Tube, order: values.TasksOrder) -> tuple[list[int], bool]:
+    def _meant(self, tube: EngineTube, order: values.TasksOrder) -> tuple[list[int], bool]:
         if order.state is None:
             return list(dict.fromkeys(order.ids)), False
         rows = tube.driver.tasks_by_state(_STATUS_OF[order.state])
@@ -273,7 +273,7 @@ class NodeInventory:
         return ids[: order.limit], len(ids) > order.limit
 
     def _act(
-        self, tube: Tube, task_id: int, action: values.TaskAction, target: Tube | None
+        self, tube: EngineTube, task_id: int, action: values.TaskAction, target: EngineTube | None
     ) -> str | None:
         """Why the task was left as it was, None when it was changed."""
         engine = self.core.engine
@@ -302,7 +302,7 @@ class NodeInventory:
             async with asyncio.timeout(COMMIT_SECONDS):
                 await wire.answered.wait()
         except TimeoutError:
-            raise Unavailable("it was changed here, but not confirmed in time") from None
+            raise RetryLater("it was changed here, but not confirmed in time") from None
 
     # -- the rest --------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class NodeInventory:
             planned = None
             if node.name is not None:
                 planned = await self.backend.switchover(node.name, True)
-            forced: LossBound | None = None
+            forced: LossBoundAnswer | None = None
             if not node.writable:
                 forced = self.backend.loss(node.name if not node.here else None)
             candidates.append(
@@ -332,7 +332,7 @@ class NodeInventory:
         return values.Outlook(status.name, tuple(candidates))
 
 
-def _feeders(tubes: dict[str, Tube]) -> dict[str, list[str]]:
+def _feeders(tubes: dict[str, EngineTube]) -> dict[str, list[str]]:
     """The tubes whose dead letters come to a tube."""
     found: dict[str, list[str]] = {}
     for name, tube in sorted(tubes.items()):
@@ -354,6 +354,6 @@ class _Wire:
         return 0
 
 
-def _field(tube: Tube, name: str) -> int | None:
+def _field(tube: EngineTube, name: str) -> int | None:
     names = [column[0] for column in tube.space.format]
     return names.index(name) if name in names else None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tandemq_server.node.observe.answers import Lag, LossBound, State, SwitchReport
+from tandemq_server.node.observe.answers import Lag, LossBoundAnswer, State, SwitchReport
 from tandemq_server.node.observe.rights import GrantOrder, GrantResult, Grants
 
 TaskState = Literal["ready", "taken", "delayed", "buried"]
@@ -105,7 +105,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskAnswer:
     """A task. payload: its MessagePack as JSON text, `truncated` when something was left out.
 
     due_seconds: until its next deadline (ttl, ttr or delay), None when it has none.
@@ -137,7 +137,7 @@ class TaskPage:
     """
 
     tube: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskAnswer, ...]
     next: int | None
 
 
@@ -264,7 +264,7 @@ class Candidate:
     here: bool
     writable: bool
     planned: SwitchReport | None
-    forced: LossBound | None
+    forced: LossBoundAnswer | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tandemq_server.spaces.status_index import StatusIndex
 from tandemq_server.spaces.subqueue_index import SubQueueIndex
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.core import Core
     from tandemq_server.node.loop.wal_writer import WalWriter
 
@@ -145,7 +145,7 @@ def read_node(core: Core, wal: WalWriter, sync: Latency, now_us: int) -> NodeMet
 
 
 def read_tubes(
-    tubes: Iterable[Tube], now_us: int, tubes_max: int = TUBES_MAX
+    tubes: Iterable[EngineTube], now_us: int, tubes_max: int = TUBES_MAX
 ) -> tuple[list[TubeMetrics], int]:
     """Tubes by label, and how many could not be read (a custom driver failed)."""
     by_label: dict[str, TubeMetrics] = {}
@@ -172,7 +172,7 @@ def read_tubes(
     return list(by_label.values()), failed
 
 
-def _mark(one: TubeMetrics, tube: Tube, dead: bool) -> None:
+def _mark(one: TubeMetrics, tube: EngineTube, dead: bool) -> None:
     """What alerts ask of a tube that has samples of its own."""
     bound = tube.opts.get("age_max")
     one.age_max_seconds = None if bound is None else float(bound)
@@ -181,7 +181,7 @@ def _mark(one: TubeMetrics, tube: Tube, dead: bool) -> None:
     one.paused_puts, one.paused_takes = paused["puts"], paused["takes"]
 
 
-def counts_of(tube: Tube) -> tuple[dict[str, int], dict[str, int]]:
+def counts_of(tube: EngineTube) -> tuple[dict[str, int], dict[str, int]]:
     """Tasks by state and calls by name; no tasks where counting them would take long."""
     walks = type(tube.inner).counts is Driver.counts
     if walks and len(tube.space.rows) > WALK_MAX:
@@ -191,7 +191,7 @@ def counts_of(tube: Tube) -> tuple[dict[str, int], dict[str, int]]:
     return tasks, statistics["calls"]
 
 
-def oldest_ready(tube: Tube, now_us: int, scan: int) -> tuple[float | None, int]:
+def oldest_ready(tube: EngineTube, now_us: int, scan: int) -> tuple[float | None, int]:
     """(age in seconds, rows looked at), where rows have a field `created`.
 
     Rows stand in the order of their ids. When the first `scan` of them are all in other states,
@@ -215,7 +215,7 @@ def oldest_ready(tube: Tube, now_us: int, scan: int) -> tuple[float | None, int]
     return max(0.0, (now_us - row[created]) / SECOND_US), looked
 
 
-def _served_next(tube: Tube) -> tuple[Any, ...] | None:
+def _served_next(tube: EngineTube) -> tuple[Any, ...] | None:
     """The ready task a take would get, where an index has it at hand."""
     for index in reversed(tube.space.indexes):
         if isinstance(index, SubQueueIndex | StatusIndex):

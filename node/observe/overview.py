@@ -35,7 +35,7 @@ class Concern:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryAnswer:
     """Bytes in use by the process, and its two bounds; 0: no bound."""
 
     used: int
@@ -66,7 +66,7 @@ class Overview:
     ack_rate: float | None
     failed_per_minute: float | None
     dead_letters: int
-    memory: Memory
+    memory: MemoryAnswer
     backlog: tuple[TubeStatus, ...]
 
 
@@ -74,7 +74,7 @@ def overview(
     status: NodeStatus,
     cluster: ClusterStatus,
     tubes: Sequence[TubeStatus],
-    memory: Memory,
+    memory: MemoryAnswer,
     memory_state: int,
 ) -> Overview:
     """Put together; `tubes` are all, or the first so many."""
@@ -190,7 +190,7 @@ def _safety(status: NodeStatus) -> Iterator[Concern]:
             )
 
 
-def _room(memory: Memory, state: int) -> Iterator[Concern]:
+def _room(memory: MemoryAnswer, state: int) -> Iterator[Concern]:
     if state == _FULL:
         yield Concern(
             "red",

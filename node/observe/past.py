@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from tandemq_server.node.observe.answers import Refused, Unavailable
-from tandemq_server.node.observe.past_answers import Past, PastStep, PastWanted
+from tandemq_server.node.observe.answers import OperationRefused, RetryLater
+from tandemq_server.node.observe.past_answers import PastAnswer, PastStep, PastWanted
 
 #: How long the log is read for one request, in seconds, and how nice that process is.
 READ_SECONDS, NICE = 30.0, 10
@@ -20,7 +20,7 @@ _NOTHING = 4
 _PROGRAM = "import sys; from tandemq_server.cli import main; sys.exit(main())"
 
 
-async def past_of(directory: Path, tube: str, wanted: PastWanted) -> Past:
+async def past_of(directory: Path, tube: str, wanted: PastWanted) -> PastAnswer:
     """Raises Refused with the reader's own words, Unavailable when it takes too long."""
     words = ["history", "--json"]
     words += [f"--find={wanted.find}"] if wanted.find else []
@@ -45,8 +45,12 @@ async def past_of(directory: Path, tube: str, wanted: PastWanted) -> Past:
         await process.wait()
         if isinstance(error, TimeoutError):
             text = f"the log was not read within {READ_SECONDS:g} s: see `tandemq history`"
-            raise Unavailable(text) from None
+            raise RetryLater(text) from None
         raise
     if process.returncode not in (0, _NOTHING):
-        raise Refused(" ".join(err.decode("utf-8", "replace").split()) or "the log was not read")
-    return Past(tube, wanted.task, tuple(PastStep(**json.loads(line)) for line in out.splitlines()))
+        raise OperationRefused(
+            " ".join(err.decode("utf-8", "replace").split()) or "the log was not read"
+        )
+    return PastAnswer(
+        tube, wanted.task, tuple(PastStep(**json.loads(line)) for line in out.splitlines())
+    )

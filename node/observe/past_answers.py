@@ -32,7 +32,7 @@ class PastStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastAnswer:
     """The steps of one task, oldest first, or of tasks found by payload (task is null then); none
     where the log, as far as it goes back, has none.
     """

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.promise import feeding
-from tandemq_server.node.observe.answers import Lag, LossBound, Peer, State
+from tandemq_server.node.observe.answers import Lag, LossBoundAnswer, Peer, State
 from tandemq_server.statemachine import promotion
 
 if TYPE_CHECKING:
-    from tandemq_server.node.cluster.follow import Follow
+    from tandemq_server.node.cluster.follow import UpstreamLink
     from tandemq_server.node.cluster.links import Feed
     from tandemq_server.node.cluster.peering import Peering
 
@@ -53,7 +53,7 @@ def master_of(peering: Peering) -> tuple[str, str] | None:
     return None
 
 
-def _of_link(address: str, link: Follow, feed: Feed | None, now: int) -> Peer:
+def _of_link(address: str, link: UpstreamLink, feed: Feed | None, now: int) -> Peer:
     upstream, beat, applier = link.upstream, link.beat, link.applier
     assert upstream is not None
     last = upstream.lineage.last
@@ -122,24 +122,24 @@ def following(peering: Peering) -> bool:
     return any(link.writable for link in feeding(peering))
 
 
-def loss_bound(peering: Peering) -> LossBound:
+def loss_bound(peering: Peering) -> LossBoundAnswer:
     """What promoting this node now, by force, would give up at most."""
     bound = promotion.loss_bound(peering.facts())
-    return LossBound(
+    return LossBoundAnswer(
         bound.records is not None, bound.records, None, bound.age_us / SECOND_US, bound.text
     )
 
 
-def loss_of(peering: Peering, name: str) -> LossBound:
+def loss_of(peering: Peering, name: str) -> LossBoundAnswer:
     """What promoting that peer now would give up at most, as far as this node can tell."""
     for peer in peers_of(peering):
         if (peer.name or peer.address) != name:
             continue
         if peer.connected and peer.role == "downstream" and peer.lag is not None:
             text = f"what {name} has not confirmed yet"
-            return LossBound(True, peer.lag.records, peer.lag.bytes, peer.lag.seconds, text)
+            return LossBoundAnswer(True, peer.lag.records, peer.lag.bytes, peer.lag.seconds, text)
         if peer.lsn is not None:
             missing = max(0, peering.core.engine.lsn - peer.lsn)
             text = f"{name} does not follow this node; it was last heard of at LSN {peer.lsn}"
-            return LossBound(False, missing, None, peer.heard_seconds, text)
-    return LossBound(False, None, None, None, f"nothing is known of {name}")
+            return LossBoundAnswer(False, missing, None, peer.heard_seconds, text)
+    return LossBoundAnswer(False, None, None, None, f"nothing is known of {name}")

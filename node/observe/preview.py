@@ -37,7 +37,7 @@ class _Cut(Exception):
     """The bytes, the values or the levels that may be looked at are used up."""
 
 
-class _Reader:
+class _BoundedReader:
     """Reads values from `data` until a bound is met; `cut` tells whether one was."""
 
     def __init__(self, data: bytes) -> None:
@@ -148,7 +148,7 @@ class _Reader:
 
 def preview(payload: bytes, bytes_max: int = BYTES_MAX) -> tuple[str, bool]:
     """(JSON text, whether something was left out). Text that was cut still is JSON."""
-    reader = _Reader(payload[:bytes_max])
+    reader = _BoundedReader(payload[:bytes_max])
     try:
         value = reader.value()
     except _Cut:

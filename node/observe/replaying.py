@@ -16,7 +16,7 @@ from tandemq.model.units import SECOND_US
 from tandemq_server.facades.queue15.tasks import DATA as DATA_15
 from tandemq_server.facades.queue15.tasks import TUBE as LANE_15
 from tandemq_server.facades.queue15.tasks import split_array
-from tandemq_server.facades.xqueue.record import EXPIRES, FIRST_OTHER, Layout
+from tandemq_server.facades.xqueue.record import EXPIRES, FIRST_OTHER, FieldPlaces
 from tandemq_server.node.observe.preview import preview
 from tandemq_server.replication.replay import RescuedTask
 
@@ -135,10 +135,10 @@ def _no_extension(code: int, _data: bytes) -> Any:
     raise ValueError(f"JSON does not have extensions of type {code}")
 
 
-def _layout(task: RescuedTask) -> Layout:
+def _layout(task: RescuedTask) -> FieldPlaces:
     if not task.tube_options:
         raise NotSendable("the declaration of its tube is not known")
-    return Layout(dict(task.tube_options))
+    return FieldPlaces(dict(task.tube_options))
 
 
 def _raw(task: RescuedTask) -> bytes:

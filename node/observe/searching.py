@@ -13,11 +13,11 @@ from tandemq_server.engine.notes import failures_of
 from tandemq_server.node.observe.preview import preview
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.spaces.space import Row
 
 
-def matches(tube: Tube, row: Row, needle: str) -> bool:
+def matches(tube: EngineTube, row: Row, needle: str) -> bool:
     """Whether a task has `needle`, in small letters, somewhere."""
     note = tube.notes.get(row[0])
     if any(needle in str(why).lower() for _, why in failures_of(note)):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from tandemq_server.node.loop.role_request import request_role
 from tandemq_server.node.observe.answers import (
     Lag,
+    OperationRefused,
     Outcome,
     Peer,
-    Refused,
-    Step,
+    StepAnswer,
     SwitchReport,
     UnknownNode,
 )
@@ -47,12 +47,12 @@ class Switchover:
         self.name = peering.settings.name
         self.to = to
         self.dry_run = dry_run
-        self.steps: list[Step] = []
+        self.steps: list[StepAnswer] = []
         self.began = time.monotonic()
         self.changed = asyncio.Event()
 
     async def run(self) -> SwitchReport:
-        """Raises `UnknownNode`, `Refused` (with the report)."""
+        """Raises `UnknownNode`, `OperationRefused` (with the report)."""
         await self._somebody_leads()
         source, lag, missing = self._look()
         if missing and source is not None and not self.dry_run:
@@ -65,7 +65,7 @@ class Switchover:
             return self._report(source, plan, lag, missing, False, False)
         if missing:
             report = self._report(source, plan, lag, missing, False, False)
-            raise Refused(f"{self.to} cannot take over now", missing, report)
+            raise OperationRefused(f"{self.to} cannot take over now", missing, report)
         if source == self.to:
             return self._report(source, (), lag, (), True, False)
         self.peering.observers.append(self.changed.set)
@@ -75,7 +75,7 @@ class Switchover:
             self.peering.observers.remove(self.changed.set)
         report = self._report(source, tuple(self.steps), lag, (), not done, bool(done))
         if done:
-            raise Refused(done, (done,), report)
+            raise OperationRefused(done, (done,), report)
         return report
 
     async def _somebody_leads(self) -> None:
@@ -152,12 +152,12 @@ class Switchover:
             return (f"{self.to} is {lag.records} records, {lag.seconds:.1f} s behind",)
         return ()
 
-    def _plan(self, source: str | None) -> tuple[Step, ...]:
+    def _plan(self, source: str | None) -> tuple[StepAnswer, ...]:
         if source is None or source == self.to:
             return ()
         return (
-            Step("read_only", source, "planned", None, "drain, tell the final LSN"),
-            Step("writable", self.to, "planned", None, "reach that LSN, open a term"),
+            StepAnswer("read_only", source, "planned", None, "drain, tell the final LSN"),
+            StepAnswer("writable", self.to, "planned", None, "reach that LSN, open a term"),
         )
 
     # -- doing -----------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Switchover:
         began = time.monotonic()
         failed: str = await doing  # type: ignore[misc]
         seconds = time.monotonic() - began
-        self.steps.append(Step(name, node, "failed" if failed else "done", seconds, failed))
+        self.steps.append(StepAnswer(name, node, "failed" if failed else "done", seconds, failed))
         return failed
 
     async def _own(self, read_only: bool) -> str:
@@ -241,7 +241,7 @@ class Switchover:
     def _report(
         self,
         source: str | None,
-        steps: tuple[Step, ...],
+        steps: tuple[StepAnswer, ...],
         lag: Lag | None,
         missing: tuple[str, ...],
         done: bool,

@@ -9,11 +9,11 @@ from tandemq.model.task import INFINITY_US, STATE_NAMES
 from tandemq.model.units import SECOND_US
 from tandemq_server.engine import attempts
 from tandemq_server.engine.system_spaces import TAKEN_CONN, TAKEN_SESSION, TAKEN_TIME
-from tandemq_server.node.observe.inventory_answers import Failure, Holder, Task
+from tandemq_server.node.observe.inventory_answers import Failure, Holder, TaskAnswer
 from tandemq_server.node.observe.preview import preview
 
 if TYPE_CHECKING:
-    from tandemq_server.engine.tube import Tube
+    from tandemq_server.engine.tube import EngineTube
     from tandemq_server.node.core.core import Core
     from tandemq_server.spaces.space import Row
 
@@ -23,7 +23,7 @@ def session_text(session: bytes) -> str:
     return str(UUID(bytes_le=session)) if len(session) == 16 else session.hex()
 
 
-def shown_task(core: Core, tube: Tube, row: Row, now_us: int) -> Task:
+def shown_task(core: Core, tube: EngineTube, row: Row, now_us: int) -> TaskAnswer:
     """`row` is one of the tube's; times relative to `now_us`, the log's clock."""
     fields = {name: row[at] for at, (name, _) in enumerate(tube.space.format) if at < len(row)}
     status, payload = str(row[1]), b""
@@ -37,7 +37,7 @@ def shown_task(core: Core, tube: Tube, row: Row, now_us: int) -> Task:
     due = _integer(fields.get("next_event"))
     name = fields.get("utube")
     known = attempts.told(tube, row[0], str(row[1]))
-    return Task(
+    return TaskAnswer(
         row[0],
         STATE_NAMES.get(status, status),
         text,
@@ -73,7 +73,7 @@ def _duration(value: Any) -> float | None:
     return value / SECOND_US if type(value) is int and value < INFINITY_US // 2 else None
 
 
-def _holder(core: Core, tube: Tube, task_id: int, now_us: int) -> Holder | None:
+def _holder(core: Core, tube: EngineTube, task_id: int, now_us: int) -> Holder | None:
     owner = core.engine.taken.rows.get((tube.id, task_id))
     if owner is None:
         return None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine.engine import Engine
 from tandemq_server.node.core.core import Core, Turn
-from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.identity import ClientBounds, Identity
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.trail import AuditTrail
 from tandemq_server.node.loop.wal_writer import WalWriter
@@ -22,18 +22,18 @@ from tandemq_server.node.observe.answers import (
     FailoverStatus,
     FlipResult,
     Lag,
-    LossBound,
+    LossBoundAnswer,
     NeedsForce,
     NodeStatus,
+    OperationRefused,
     Peer,
-    Refused,
     Reloaded,
     SoloResult,
     State,
-    Step,
+    StepAnswer,
     SwitchReport,
-    Term,
-    Transition,
+    TermAnswer,
+    TransitionAnswer,
     UnknownNode,
 )
 from tandemq_server.node.observe.cluster_view import cluster_of
@@ -41,8 +41,8 @@ from tandemq_server.node.observe.events import EventBus, Subscription
 from tandemq_server.node.observe.inventory import NodeInventory
 from tandemq_server.node.observe.inventory_answers import UnknownTube
 from tandemq_server.node.observe.metrics import NodeMetrics, TubeMetrics
-from tandemq_server.node.observe.overview import Memory, Overview, overview
-from tandemq_server.node.observe.past_answers import Past, PastStep, PastWanted
+from tandemq_server.node.observe.overview import MemoryAnswer, Overview, overview
+from tandemq_server.node.observe.past_answers import PastAnswer, PastStep, PastWanted
 from tests.node.harness import Everybody
 
 NONE = Lag(0, 0, 0.0)
@@ -76,7 +76,7 @@ def running(name: str = "a") -> NodeStatus:
         complete=True,
         following=False,
         ro_reason=None,
-        term=Term(3, "ab" * 16, name, 90, False),
+        term=TermAnswer(3, "ab" * 16, name, 90, False),
         lsn=100,
         commit_lsn=100,
         durable_lsn=100,
@@ -92,7 +92,7 @@ def running(name: str = "a") -> NodeStatus:
         rescue_files=0,
         lag=None,
         peers=(peer,),
-        transitions=(Transition("STARTUP", "RUNNING", "configured", 1_700_000_000.0, 0.01),),
+        transitions=(TransitionAnswer("STARTUP", "RUNNING", "configured", 1_700_000_000.0, 0.01),),
         problem=None,
     )
 
@@ -107,7 +107,7 @@ class FakeBackend:
         self.now = status or running()
         self.bus = EventBus("epoch", queue_max=queue_max)
         self.blocked: tuple[str, ...] = ()
-        self.loss_bound: LossBound | None = None
+        self.loss_bound: LossBoundAnswer | None = None
         self.fails_half_way = False
         self.failure: Exception | None = None
         self.gate = asyncio.Event()
@@ -128,8 +128,8 @@ class FakeBackend:
 
     # -- reads -----------------------------------------------------------------------------------
 
-    def loss(self, peer: str | None) -> LossBound:
-        return self.loss_bound or LossBound(True, 3, 300, 0.5, f"what {peer or 'a'} lacks")
+    def loss(self, peer: str | None) -> LossBoundAnswer:
+        return self.loss_bound or LossBoundAnswer(True, 3, 300, 0.5, f"what {peer or 'a'} lacks")
 
     def status(self) -> NodeStatus:
         self._check()
@@ -142,14 +142,14 @@ class FakeBackend:
     def overview(self) -> Overview:
         self._check()
         tubes = self.inventory.tubes("", "", 200).tubes
-        return overview(self.now, self.cluster(), tubes, Memory(1, 2, 3), 0)
+        return overview(self.now, self.cluster(), tubes, MemoryAnswer(1, 2, 3), 0)
 
-    async def past(self, tube: str, wanted: PastWanted) -> Past:
+    async def past(self, tube: str, wanted: PastWanted) -> PastAnswer:
         self._check()
         if self.inventory.core.engine.tubes.get(tube) is None:
             raise UnknownTube("tube", tube)
         step = PastStep(wanted.task or 0, 1, 1_700_000_000.0, "put", "ready", None, "a", "", "")
-        return Past(tube, wanted.task, (step,))
+        return PastAnswer(tube, wanted.task, (step,))
 
     def metrics(self) -> NodeMetrics:
         self._check()
@@ -177,7 +177,7 @@ class FakeBackend:
     def become(self, state: State, **changes: object) -> None:
         """Change the status, as a transition would, and tell who listens."""
         was = self.now.state
-        last = Transition(was, state, "operator", 1_700_000_100.0, 0.02)
+        last = TransitionAnswer(was, state, "operator", 1_700_000_100.0, 0.02)
         self.now = replace(
             self.now,
             state=state,
@@ -192,7 +192,7 @@ class FakeBackend:
         if self.blocked and not force:
             if self.loss_bound is not None:
                 raise NeedsForce("the promotion is not safe", self.blocked, self.loss_bound)
-            raise Refused("the flip cannot be done", self.blocked)
+            raise OperationRefused("the flip cannot be done", self.blocked)
         target: State = "WAITING" if read_only else "RUNNING"
         changed = self.now.state != target
         if changed:
@@ -206,7 +206,7 @@ class FakeBackend:
             raise UnknownNode(to, ("a", "b"))
         await self._begin("switchover", to, dry_run)
         steps = tuple(
-            Step(name, node, "planned", None, "")
+            StepAnswer(name, node, "planned", None, "")
             for name, node in (("stop", "a"), ("catch up", "b"), ("promote", "b"))
         )
         possible = not self.blocked
@@ -217,16 +217,16 @@ class FakeBackend:
             return report
         if self.fails_half_way:
             failed = replace(report, rolled_back=True)
-            raise Refused("b did not become RUNNING", ("b: no answer",), failed)
+            raise OperationRefused("b did not become RUNNING", ("b: no answer",), failed)
         if not possible:
-            raise Refused("the switch-over cannot be done", self.blocked)
+            raise OperationRefused("the switch-over cannot be done", self.blocked)
         self.become("WAITING", read_only=True, ro_reason="operator")
         return replace(report, done=True)
 
     async def solo(self) -> SoloResult:
         await self._begin("solo")
         if self.blocked:
-            raise Refused("the node is not in pair mode", self.blocked)
+            raise OperationRefused("the node is not in pair mode", self.blocked)
         return SoloResult(self.now.state, 4, self.now.lsn + 1)
 
     async def failover(self, action: str) -> FailoverStatus:
@@ -239,7 +239,7 @@ class FakeBackend:
     async def reload(self) -> Reloaded:
         await self._begin("reload")
         if self.blocked:
-            raise Refused("the configuration is not taken", self.blocked)
+            raise OperationRefused("the configuration is not taken", self.blocked)
         return Reloaded(("users",), 0)
 
     async def snapshot(self) -> int:
@@ -253,7 +253,7 @@ def _inventory(fake: FakeBackend) -> NodeInventory:
     engine = Engine(BUILT_IN, lambda: os.urandom(16), lambda text, error=None: lines.append(text))
     clock = LogClock()
     engine.now = clock.now()
-    core = Core(engine, Identity("a", "11" * 16, "cc" * 16), Limits(), Everybody())
+    core = Core(engine, Identity("a", "11" * 16, "cc" * 16), ClientBounds(), Everybody())
     engine.start()
     core.set_state("RUNNING")
     wal = WalWriter(None, "none", lambda turn: release(turn), lambda _error: None)

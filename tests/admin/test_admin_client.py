@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import pytest
 
 from tandemq_server.admin import client as c
-from tandemq_server.node.observe.answers import LossBound
+from tandemq_server.node.observe.answers import LossBoundAnswer
 from tests.admin.harness import TOKEN, Api, api
 
 pytestmark = pytest.mark.asyncio
 
 T = TypeVar("T")
-LOSS = LossBound(True, 7, 900, 1.5, "b was last heard at LSN 93")
+LOSS = LossBoundAnswer(True, 7, 900, 1.5, "b was last heard at LSN 93")
 
 
 def client(node: Api, **more: Any) -> c.AdminClient:

@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import Client
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.clients import EngineClient
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.node.observe.inventory import SCAN_ROWS
 from tandemq_server.node.observe.inventory_answers import CHANGED_MAX, IDS_MAX
 from tandemq_server.node.observe.preview import BYTES_MAX, preview
@@ -21,19 +21,19 @@ from tests.admin.harness import Api, api
 pytestmark = pytest.mark.asyncio
 
 
-def tube(node: Api, name: str = "jobs", kind: str = "fifottl", **opts: Any) -> Tube:
+def tube(node: Api, name: str = "jobs", kind: str = "fifottl", **opts: Any) -> EngineTube:
     core = node.backend.inventory.core
     found = admin.create_tube(core.engine, name, kind, opts)
     node.backend.inventory.flush()
     return found
 
 
-def put(found: Tube, *values: Any, **opts: Any) -> None:
+def put(found: EngineTube, *values: Any, **opts: Any) -> None:
     for value in values:
-        found.put(Client(1), 0, msgpack.packb(value), opts or None)
+        found.put(EngineClient(1), 0, msgpack.packb(value), opts or None)
 
 
-def states(found: Tube) -> dict[int, str]:
+def states(found: EngineTube) -> dict[int, str]:
     return {row[0]: row[1] for row in found.space.rows.values()}
 
 
@@ -58,7 +58,7 @@ async def test_tasks_in_pages_by_state_and_subqueue() -> None:
         found = tube(node, kind="utubettl")
         for number in range(7):
             put(found, {"n": number}, utube=f"u{number % 2}", pri=3, ttl=60)
-        taken = found.take(Client(1), 0, 0)
+        taken = found.take(EngineClient(1), 0, 0)
         ids: list[int] = []
         after = -1
         while after is not None:
@@ -83,12 +83,12 @@ async def test_a_large_tube_is_listed_without_a_scan_of_all_of_it() -> None:
     async with api() as node:
         found = tube(node, kind="fifo")
         put(found, *range(SCAN_ROWS + 500))
-        found.bury(Client(1), SCAN_ROWS + 7)
+        found.bury(EngineClient(1), SCAN_ROWS + 7)
         query = {"tube": "jobs", "state": "buried"}
         _, page, _ = await node.ask("GET", "/v1/tasks", params=query)
         assert ([task["id"] for task in page["tasks"]], page["next"]) == ([SCAN_ROWS + 7], None)
         for task_id in range(SCAN_ROWS + 100):
-            found.delete(Client(1), task_id)
+            found.delete(EngineClient(1), task_id)
         put(found, *range(SCAN_ROWS))
         _, page, _ = await node.ask("GET", "/v1/tasks", params={"tube": "jobs", "limit": "2"})
         first = SCAN_ROWS + 100
@@ -120,7 +120,7 @@ async def test_tasks_are_changed_one_or_many() -> None:
         result = await change("move", state="buried", to="other", limit=1)
         assert (result["done"], result["more"]) == (1, True)
         assert [msgpack.unpackb(row[-1]) for row in other.space.rows.values()] == ["b"]
-        assert found.take(Client(1), 0, 0)[0] == 0
+        assert found.take(EngineClient(1), 0, 0)[0] == 0
         result = await change("move", ids=[0], to="other")
         assert "is taken" in result["failed"][0]["detail"]
         result = await change("release", ids=[0])
@@ -220,7 +220,7 @@ async def test_sessions_and_what_they_hold() -> None:
     async with api() as node:
         found, core = tube(node), node.backend.inventory.core
         put(found, *range(5))
-        clients = [Client(7), Client(8)]
+        clients = [EngineClient(7), EngineClient(8)]
         for client, count in zip(clients, (1, 3), strict=True):
             for _ in range(count):
                 found.take(client, 0, 0)
@@ -239,7 +239,7 @@ async def test_history_rates_and_means() -> None:
         found = tube(node)
         recorder = node.backend.inventory.recorder
         peers = node.backend.now.peers
-        client = Client(1)
+        client = EngineClient(1)
         for second in range(700):
             put(found, 1, 2)
             row = found.take(client, 0, 0)

@@ -14,7 +14,7 @@ from tandemq_server.admin.prometheus import registry_of
 from tandemq_server.engine import admin
 from tandemq_server.node.loop.timing import MEASURE_EVERY, Turns
 from tandemq_server.node.observe import metrics as m
-from tandemq_server.node.observe.answers import Lag, Unavailable
+from tandemq_server.node.observe.answers import Lag, RetryLater
 from tests.admin.fake_backend import FakeBackend, running
 from tests.admin.harness import api
 from tests.node.harness import Bench, node
@@ -248,7 +248,7 @@ async def test_names_units_and_help_by_convention() -> None:
 
 async def test_registering_reads_nothing_and_a_latency_costs_one_bucket() -> None:
     def unready() -> m.NodeMetrics:
-        raise Unavailable("not yet")
+        raise RetryLater("not yet")
 
     registry_of(unready)
     latency = m.Latency((0.1, 1.0))

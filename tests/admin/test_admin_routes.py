@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tandemq_server.node.observe.answers import LossBound, NodeStatus, Unavailable
+from tandemq_server.node.observe.answers import LossBoundAnswer, NodeStatus, RetryLater
 from tests.admin.fake_backend import FakeBackend, running
 from tests.admin.harness import Api, api
 
 pytestmark = pytest.mark.asyncio
 
-LOSS = LossBound(True, 7, 900, 1.5, "b was last heard at LSN 93")
+LOSS = LossBoundAnswer(True, 7, 900, 1.5, "b was last heard at LSN 93")
 
 
 async def test_status_tells_all_of_the_node() -> None:
@@ -161,7 +161,7 @@ async def test_solo_and_snapshot() -> None:
 @pytest.mark.parametrize("path", ["/v1/status", "/v1/cluster", "/metrics", "/v1/events"])
 async def test_reads_of_a_node_that_cannot_answer(path: str) -> None:
     async with api() as node:
-        node.backend.failure = Unavailable("the node starts", 3)
+        node.backend.failure = RetryLater("the node starts", 3)
         problem = await node.refused("GET", path)
         assert (problem["status"], problem["detail"]) == (503, "the node starts")
         node.backend.failure = RuntimeError("a secret detail")
@@ -182,7 +182,7 @@ async def test_reads_of_a_node_that_cannot_answer(path: str) -> None:
 )
 async def test_operations_of_a_node_that_fails(method: str, path: str, body: dict) -> None:
     async with api() as node:
-        node.backend.failure = Unavailable("the node ends")
+        node.backend.failure = RetryLater("the node ends")
         assert (await node.refused(method, path, body))["status"] == 503
         node.backend.failure = RuntimeError("a bug")
         assert (await node.refused(method, path, body))["status"] == 500
@@ -239,6 +239,6 @@ async def test_probes_in_each_state(status: NodeStatus, yes: str) -> None:
 
 async def test_probes_of_a_node_without_a_status() -> None:
     async with api() as node:
-        node.backend.failure = Unavailable("not yet")
+        node.backend.failure = RetryLater("not yet")
         for path in SHORT.values():
             assert (await node.ask("GET", path))[0] == 503

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tandemq.model.errors import QueueError
-from tandemq_server.engine.clients import Client
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.clients import EngineClient
+from tandemq_server.engine.tube import EngineTube
 from tests.admin.harness import api
 from tests.admin.test_admin_inventory import put, tube
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio
 async def test_a_tube_is_paused_and_resumed_side_by_side() -> None:
     async with api() as node:
         found = tube(node)
-        waiting = Client(2)
+        waiting = EngineClient(2)
         for body, paused in (
             ({"action": "pause", "what": "takes"}, (False, True)),
             ({"action": "pause"}, (True, True)),
@@ -38,9 +38,9 @@ async def test_a_tube_is_paused_and_resumed_side_by_side() -> None:
         assert found.take(waiting, 0, 0)[0] == 0
 
 
-def fail_all(found: Tube) -> None:
+def fail_all(found: EngineTube) -> None:
     """A worker that can do none of the tasks."""
-    worker = Client(1)
+    worker = EngineClient(1)
     for task_id in sorted(found.space.rows):
         found.take(worker, 0, 0)
         found.release(worker, task_id, None)

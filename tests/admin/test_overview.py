@@ -10,7 +10,7 @@ import pytest
 from tandemq_server.node.observe.answers import Lag, NodeStatus
 from tandemq_server.node.observe.cluster_view import cluster_of
 from tandemq_server.node.observe.inventory_answers import TubeRates, TubeStatus
-from tandemq_server.node.observe.overview import Memory, Overview, overview
+from tandemq_server.node.observe.overview import MemoryAnswer, Overview, overview
 from tests.admin.fake_backend import running
 
 QUIET = TubeRates(1.0, 1.0, 1.0, 0.0, 0.0, 10.0)
@@ -18,7 +18,7 @@ JOBS = TubeStatus(
     "jobs", "fifottl", False, 3, 3, 0, 0, 0, 0, None, 1, 0, QUIET, 1.0, None, None, None, False,
     False, (), None, 0.0, {},
 )  # fmt: skip
-NONE = Memory(100, 200, 300)
+NONE = MemoryAnswer(100, 200, 300)
 A = replace(running(), session_ttr=60.0, in_replicaset=True)
 B = replace(
     A, name="b", state="WAITING", writable=False, read_only=True, following=True,

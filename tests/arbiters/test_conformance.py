@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tandemq_server.arbiters.base import Arbiter, ArbiterRefused, SwapLost, Unreachable
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 from tests.arbiters.arbiter_worlds import SLACK_S, World, a_seat
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
-async def within(seconds: float, answers: AsyncIterator[Reading]) -> Reading:
+async def within(seconds: float, answers: AsyncIterator[SeatReading]) -> SeatReading:
     async with asyncio.timeout(seconds):
         return await anext(answers)
 
@@ -32,7 +32,7 @@ async def eventually(what: str, arbiter: Arbiter, nodes: set[str], seconds: floa
 async def test_a_register_nobody_wrote_is_taken_once(world: World) -> None:
     async with world:
         one, other = world.client(), world.client()
-        assert await one.read() == Reading(None, 0)
+        assert await one.read() == SeatReading(None, 0)
         seat = a_seat()
         won = await one.swap(0, seat)
         assert won.seat == seat
@@ -67,7 +67,7 @@ async def test_of_many_who_swap_at_once_one_wins(world: World) -> None:
                 *(one.swap(revision, seat) for one, seat in zip(clients, seats, strict=True)),
                 return_exceptions=True,
             )
-            (won,) = [answer for answer in answers if isinstance(answer, Reading)]
+            (won,) = [answer for answer in answers if isinstance(answer, SeatReading)]
             assert won.seat in seats
             assert won.revision > revision
             for answer in answers:
@@ -106,7 +106,7 @@ async def test_clusters_do_not_see_each_other(world: World) -> None:
         one, other = world.client(), world.client(cluster=world.cluster + "-other")
         await one.swap(0, a_seat())
         await one.keep_alive("a")
-        assert await other.read() == Reading(None, 0)
+        assert await other.read() == SeatReading(None, 0)
         assert await other.alive() == frozenset()
 
 
@@ -191,7 +191,7 @@ async def test_what_is_for_people_is_made_to_fit_and_what_is_no_seat_refused(wor
 # -- the way there ---------------------------------------------------------------------------------
 
 
-async def outcome(client: Arbiter, revision: int, seat: Seat) -> Reading | Exception:
+async def outcome(client: Arbiter, revision: int, seat: Seat) -> SeatReading | Exception:
     """What a swap ends with, and that it does so within its bound of a second."""
     began = time.monotonic()
     try:

@@ -19,7 +19,7 @@ from aiohttp import web
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.arbiters.endpoints import client_tls
 from tandemq_server.arbiters.etcd import Etcd
-from tandemq_server.statemachine.seat import Reading
+from tandemq_server.statemachine.seat import SeatReading
 from tests.arbiters.arbiter_servers import EtcdCluster
 from tests.arbiters.arbiter_worlds import a_seat
 
@@ -35,7 +35,7 @@ async def client_of(urls: tuple[str, ...], cluster: str = "", **options: object)
         await client.close()
 
 
-async def in_time(call: Callable[[], Awaitable[Reading]], seconds: float) -> Reading:
+async def in_time(call: Callable[[], Awaitable[SeatReading]], seconds: float) -> SeatReading:
     """Ask until there is an answer."""
     end = asyncio.get_running_loop().time() + seconds
     while True:
@@ -142,7 +142,7 @@ async def test_what_fills_the_database_is_known_to_be_there(tmp_path: Path) -> N
     """etcd carries out the write that fills it and answers with an error all the same."""
     with EtcdCluster(tmp_path, 1, "--quota-backend-bytes", "65536") as etcd:
         async with client_of(etcd.urls) as client:
-            reading = Reading(None, 0)
+            reading = SeatReading(None, 0)
             await client.keep_alive("a")
             for no in range(1, 400):
                 seat = a_seat(no, by="x" * 500)
@@ -152,7 +152,7 @@ async def test_what_fills_the_database_is_known_to_be_there(tmp_path: Path) -> N
                     assert "space exceeded" in str(refused)
                     assert await client.read() == reading
                     break
-                assert await client.read() == reading == Reading(seat, reading.revision)
+                assert await client.read() == reading == SeatReading(seat, reading.revision)
             else:
                 raise AssertionError("never full")
             # Who has the seat and lives is still told, and a lease that is there still kept.
@@ -234,7 +234,7 @@ async def test_a_copy_brought_back_is_told_by_name(tmp_path: Path) -> None:
             etcd.post(
                 "/v3/kv/deleterange", {"key": base64.b64encode(client._seat_key.encode()).decode()}
             )
-            assert await client.read() == Reading(None, 0)
+            assert await client.read() == SeatReading(None, 0)
             with pytest.raises(ArbiterRefused, match="older copy"):
                 await asyncio.wait_for(anext(client.watch(second.revision)), 5)
 
@@ -333,7 +333,7 @@ async def test_certificates_of_both_sides(tmp_path: Path) -> None:
         tls = client_tls(tmp_path / "ca.pem", *files["client"])
         async with client_of(etcd.urls, "jobs", tls=tls) as client:
             first = await in_time(client.read, 15)
-            assert first == Reading(None, 0)
+            assert first == SeatReading(None, 0)
             first = await client.swap(0, a_seat())
             waiting = asyncio.create_task(anext(client.watch(first.revision)))
             await asyncio.sleep(0.3)

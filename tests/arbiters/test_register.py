@@ -11,7 +11,7 @@ import pytest
 from tandemq.log.disk import OPERATIONS
 from tandemq.model.errors import StorageError
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost
-from tandemq_server.statemachine.seat import Reading, Seat
+from tandemq_server.statemachine.seat import Seat, SeatReading
 from tandemq_server.storage.files import FileDisk
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.witness.register import HEAD_SIZE, NAME, Registers
@@ -33,7 +33,7 @@ def opened(disk: MemoryDisk | FileDisk, clusters_max: int = 64) -> Registers:
     return Registers(disk, Clock(), clusters_max, FILE_BYTES)
 
 
-def swapped(registers: Registers, cluster: str, no: int) -> Reading:
+def swapped(registers: Registers, cluster: str, no: int) -> SeatReading:
     revision = registers.of(cluster).reading.revision
     return registers.swap(cluster, revision, a_seat(no), secrets.token_hex(16))
 
@@ -51,7 +51,7 @@ def test_what_was_written_is_there_after_a_restart() -> None:
     assert again.reports == []
     assert (again.of("jobs").reading, again.of("mail").reading) == (jobs, mail)
     assert again.of("jobs").nodes == {"a", "b"}
-    assert again.of("other").reading == Reading(None, 0)
+    assert again.of("other").reading == SeatReading(None, 0)
     with pytest.raises(SwapLost):
         again.swap("jobs", mail.revision, a_seat(3), secrets.token_hex(16))
 
@@ -156,7 +156,7 @@ def test_power_cuts_take_nothing_that_was_answered(page: int) -> None:
     for seed in range(150):
         chance = Random(seed)
         disk = MemoryDisk()
-        answered: dict[str, Reading] = {}
+        answered: dict[str, SeatReading] = {}
         under_way: tuple[str, object] | None = None
         for _ in range(4):
             registers = opened(disk)

@@ -17,7 +17,7 @@ from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable, 
 from tandemq_server.arbiters.endpoints import NoAnswer
 from tandemq_server.arbiters.etcd import Etcd
 from tandemq_server.arbiters.etcd_calls import No, b64
-from tandemq_server.statemachine.seat import Reading
+from tandemq_server.statemachine.seat import SeatReading
 from tests.arbiters.arbiter_worlds import a_seat
 
 pytestmark = pytest.mark.asyncio
@@ -63,7 +63,7 @@ ANOTHERS = {**seat_map(a_seat(2)), "swap": "of somebody else"}
 
 async def test_a_swap_that_was_made() -> None:
     etcd = client(lambda _body: {"succeeded": True, "header": {"revision": "9"}})
-    assert await etcd.swap(7, MINE) == Reading(MINE, 9)
+    assert await etcd.swap(7, MINE) == SeatReading(MINE, 9)
 
 
 async def test_a_swap_is_lost_to_the_same_seat_of_another_swap() -> None:
@@ -75,9 +75,9 @@ async def test_a_swap_is_lost_to_the_same_seat_of_another_swap() -> None:
 
 async def test_a_swap_is_own_by_what_stands_there_though_an_answer_was_lost() -> None:
     made = client(NoAnswer("HTTP 500"), lambda body: lost(own(body))(body))  # type: ignore[operator]
-    assert await made.swap(7, MINE) == Reading(MINE, 8)
+    assert await made.swap(7, MINE) == SeatReading(MINE, 8)
     unclear = client(No("no space", UNKNOWN), lambda body: {**standing(own(body), 8), "header": {}})
-    assert await unclear.swap(7, MINE) == Reading(MINE, 8)
+    assert await unclear.swap(7, MINE) == SeatReading(MINE, 8)
 
 
 async def test_a_clear_no_is_one_only_where_nothing_is_under_way() -> None:

@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.arbiters.endpoints import client_tls
 from tandemq_server.arbiters.witness_client import Witness
-from tandemq_server.statemachine.seat import Reading
+from tandemq_server.statemachine.seat import SeatReading
 from tests.arbiters.arbiter_servers import TANDEMQ, WitnessProcess, paused_for
 from tests.arbiters.arbiter_worlds import a_seat
 from tests.cluster.cluster_nodes import until
@@ -282,7 +282,7 @@ def test_kill_9_under_swaps_forgets_nothing(tmp_path: Path) -> None:
 
 async def _killed(process: WitnessProcess, chance: Random, kills: int) -> int:
     client = Witness(process.url, "jobs", timeout_s=0.3)
-    last, tried, answered = Reading(None, 0), None, 0
+    last, tried, answered = SeatReading(None, 0), None, 0
     for _ in range(kills):
         kill = asyncio.get_running_loop().call_later(
             chance.uniform(0.02, 0.3), process.send, signal.SIGKILL

@@ -54,7 +54,7 @@ def nobody_goes() -> None:
 
 def no_share() -> None:
     """One address may have all places."""
-    _put(doors.Room, "of_one_address", property(lambda room: room.connections_max))
+    _put(doors.ConnectionBounds, "of_one_address", property(lambda room: room.connections_max))
 
 
 def slow_probe() -> None:

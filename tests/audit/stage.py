@@ -17,7 +17,7 @@ from tandemq.model.terms import Term
 from tandemq_server.engine import admin, attempts, batches, finish, importing, pause
 from tandemq_server.engine import by_hand as operator
 from tandemq_server.engine.clients import Values
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.facades.queue15.spaces import Space15
 from tandemq_server.storage.snapshot_writer import SnapshotWriter
 
@@ -77,7 +77,7 @@ class Stage(LogMaker):
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    def acked(self, tube: Tube, client: int = 1) -> int | None:
+    def acked(self, tube: EngineTube, client: int = 1) -> int | None:
         """Take and ack one task."""
         task = self.take(tube, client)
         self.done()
@@ -86,11 +86,11 @@ class Stage(LogMaker):
             self.done()
         return task
 
-    def many(self, tube: Tube, items: list[tuple[Any, dict[str, Any] | None]]) -> list[int]:
+    def many(self, tube: EngineTube, items: list[tuple[Any, dict[str, Any] | None]]) -> list[int]:
         packed = [(msgpack.packb(value), opts) for value, opts in items]
         return self.done(batches.put_many(tube, self.clients[0], packed))  # type: ignore[no-any-return]
 
-    def take_many(self, tube: Tube, count: int, client: int = 1) -> list[int]:
+    def take_many(self, tube: EngineTube, count: int, client: int = 1) -> list[int]:
         rows = batches.take_many(tube, self.clients[client], None, count)
         return self.done([row[0] for row in rows])  # type: ignore[no-any-return,union-attr]
 

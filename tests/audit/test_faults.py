@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tandemq.pipeline.judge.local import Wanted, audit
+from tandemq.pipeline.judge.local import AuditRequest, audit
 from tandemq.pipeline.judge.rules.catalogue import ALL, BY_NAME
 from tests.audit.faults import FAULTS
 from tests.audit.rewrite import Edited
@@ -73,11 +73,11 @@ def test_a_rule_can_be_switched_off_and_a_wrong_name_is_refused(
     log = records("backlog")
     FAULTS["an_ack_stands_twice"].edit(log)
     path = str(log.write(tmp_path / "a"))
-    assert audit([path], Wanted(without={"double_ack", "wrong_number"})).ok
-    only = audit([path], Wanted(only={"double_ack"}))
+    assert audit([path], AuditRequest(without={"double_ack", "wrong_number"})).ok
+    only = audit([path], AuditRequest(only={"double_ack"}))
     assert only.broken == {"double_ack": 1}
     with pytest.raises(ValueError, match="no rule is called nonsense"):
-        audit([path], Wanted(without={"nonsense"}))
+        audit([path], AuditRequest(without={"nonsense"}))
 
 
 def test_a_finding_shows_where_and_the_record(
@@ -85,7 +85,7 @@ def test_a_finding_shows_where_and_the_record(
 ) -> None:
     log = records("backlog")
     FAULTS["a_session_acks_what_another_holds"].edit(log)
-    (row,) = audit([str(log.write(tmp_path / "a"))], Wanted(only={"ack_by_other"})).rows
+    (row,) = audit([str(log.write(tmp_path / "a"))], AuditRequest(only={"ack_by_other"})).rows
     assert (row["check"], row["tube"], row["task"]) == ("ack_by_other", "b_fifo", 0)
     assert row["lsn"] == log.at("ack") + 1
     assert '"from": "t"' in row["evidence"]

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.logmaker import LogMaker
 from tandemq.log.meta import encode_meta, read_meta
 from tandemq.model.record import INSERT, SET, encode_frame
-from tandemq.pipeline.judge.local import Verdict, Wanted, audit
+from tandemq.pipeline.judge.local import AuditRequest, Verdict, audit
 from tandemq_server.storage.files import FileDisk
 from tests.audit.faults import CONFIG, KEYS, NOTES, PAUSED, SHARED, TAKEN
 from tests.audit.rewrite import Edited
@@ -23,7 +23,7 @@ Records = Callable[[str], Edited]
 
 
 def judged(*paths: Path, **wanted: Any) -> Verdict:
-    return audit([str(path) for path in paths], Wanted(**wanted))
+    return audit([str(path) for path in paths], AuditRequest(**wanted))
 
 
 def as_node(log: Edited, directory: Path, number: int) -> Path:

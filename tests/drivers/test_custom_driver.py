@@ -13,7 +13,7 @@ import pytest
 from tandemq_server.drivers import Driver
 from tandemq_server.engine import admin, batches
 from tandemq_server.engine.clients import EMPTY, PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.node.loop.plugins import PluginError, load_drivers
 from tandemq_server.testing import driver_conformance
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees, text
@@ -63,7 +63,7 @@ def bench(drivers: dict[str, type[Driver]]) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def tube(bench: Bench) -> Tube:
+def tube(bench: Bench) -> EngineTube:
     return bench.create("t", "lifo", deadline=60)
 
 
@@ -77,7 +77,7 @@ def test_it_keeps_the_contract(drivers: dict[str, type[Driver]]) -> None:
     driver_conformance(drivers["lifo"], options={"deadline": 60}, puts=[{}, {"deadline": 30}])
 
 
-def test_the_last_put_is_the_first_taken(bench: Bench, tube: Tube, who: Worker) -> None:
+def test_the_last_put_is_the_first_taken(bench: Bench, tube: EngineTube, who: Worker) -> None:
     for data in (b"0", b"1", b"2"):
         bench.call(tube.put, who, 0, data)
     rows = [bench.call(tube.take, who, 0, 0) for _ in range(2)]
@@ -89,7 +89,7 @@ def test_the_last_put_is_the_first_taken(bench: Bench, tube: Tube, who: Worker) 
     assert [row[-1] for row in rows] == [b"3", b"1", b"0"]
 
 
-def test_kick_and_bury(bench: Bench, tube: Tube, who: Worker) -> None:
+def test_kick_and_bury(bench: Bench, tube: EngineTube, who: Worker) -> None:
     for _ in range(3):
         bench.call(tube.put, who, 0, b"x")
         bench.call(tube.bury, who, tube.space.next_id - 1)
@@ -99,7 +99,7 @@ def test_kick_and_bury(bench: Bench, tube: Tube, who: Worker) -> None:
 
 
 @pytest.mark.parametrize("state", ["ready", "taken", "buried"])
-def test_deadlines(bench: Bench, tube: Tube, who: Worker, state: str) -> None:
+def test_deadlines(bench: Bench, tube: EngineTube, who: Worker, state: str) -> None:
     bench.call(tube.put, who, 0, b"x", {"deadline": 5})
     if state == "taken":
         bench.call(tube.take, who, 0, 0)
@@ -113,7 +113,7 @@ def test_deadlines(bench: Bench, tube: Tube, who: Worker, state: str) -> None:
     assert bench.call(tube.take, who, 0, 0) is EMPTY
 
 
-def test_touch_moves_the_deadline(bench: Bench, tube: Tube, who: Worker) -> None:
+def test_touch_moves_the_deadline(bench: Bench, tube: EngineTube, who: Worker) -> None:
     bench.call(tube.put, who, 0, b"x")
     bench.call(tube.take, who, 0, 0)
     bench.call(tube.touch, who, 0, 40)
@@ -127,14 +127,14 @@ def test_touch_moves_the_deadline(bench: Bench, tube: Tube, who: Worker) -> None
     assert text(bench.call(endless.touch, who, 0, 1)) == "Task 0 has no deadline to move"
 
 
-def test_who_waits_is_served(bench: Bench, tube: Tube, who: Worker) -> None:
+def test_who_waits_is_served(bench: Bench, tube: EngineTube, who: Worker) -> None:
     assert bench.call(tube.take, who, 7, 5) is PENDING
     bench.call(tube.put, bench.worker(), 0, b"x")
     assert [(ticket, row[1]) for ticket, row in who.told] == [(7, "t")]
 
 
 @pytest.mark.parametrize("deadline", [-1, "5", float("inf")])
-def test_bad_options(bench: Bench, tube: Tube, who: Worker, deadline: object) -> None:
+def test_bad_options(bench: Bench, tube: EngineTube, who: Worker, deadline: object) -> None:
     assert "deadline" in text(bench.call(tube.put, who, 0, b"x", {"deadline": deadline}))
     items = [(b"x", None), (b"x", {"deadline": deadline})]
     assert "deadline" in text(bench.call(batches.put_many, tube, who, items))
@@ -146,7 +146,7 @@ def test_bad_options(bench: Bench, tube: Tube, who: Worker, deadline: object) ->
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_replica_and_restart(bench: Bench, tube: Tube, seed: int) -> None:
+def test_replica_and_restart(bench: Bench, tube: EngineTube, seed: int) -> None:
     """Whatever happens to it, it replicates and restarts without knowing."""
     chance = random.Random(seed)
     workers = [bench.worker() for _ in range(3)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees
 
 
@@ -18,6 +18,6 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.fixture(params=DRIVERS)
-def tube(bench: Bench, request: pytest.FixtureRequest) -> Tube:
+def tube(bench: Bench, request: pytest.FixtureRequest) -> EngineTube:
     """A tube called t, once for each driver."""
     return bench.create("t", request.param)

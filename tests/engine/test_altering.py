@@ -9,12 +9,12 @@ import pytest
 from tandemq.model.errors import QueueError
 from tandemq_server.engine import admin, altering, attempts
 from tandemq_server.engine.clients import PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.carried import restarted
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 
-def jobs(kind: str = "fifottl", **opts: Any) -> tuple[Bench, Tube]:
+def jobs(kind: str = "fifottl", **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     return bench, bench.create("jobs", kind, **opts)

@@ -8,7 +8,7 @@ import pytest
 
 from tandemq.model.errors import QueueError
 from tandemq_server.engine import admin, attempts, batches
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.carried import restarted
 from tests.engine.engine_bench import (
     DRIVERS,
@@ -33,13 +33,15 @@ ABOUT = {
 }
 
 
-def jobs(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:
+def jobs(kind: str = "fifo", **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     return bench, bench.create("jobs", kind, **opts)
 
 
-def dead_and_jobs(kind: str = "fifo", dead: str = "fifo", **opts: Any) -> tuple[Bench, Tube, Tube]:
+def dead_and_jobs(
+    kind: str = "fifo", dead: str = "fifo", **opts: Any
+) -> tuple[Bench, EngineTube, EngineTube]:
     bench = Bench()
     bench.start()
     letters = bench.create("dead", dead)
@@ -50,7 +52,7 @@ def anybody(_name: str) -> None:
     """Everybody may put everywhere."""
 
 
-def fail(bench: Bench, tube: Tube, times: int = 1, **opts: Any) -> Any:
+def fail(bench: Bench, tube: EngineTube, times: int = 1, **opts: Any) -> Any:
     """Take and release, so many times; the last outcome."""
     worker = bench.worker()
     for _ in range(times):
@@ -59,7 +61,7 @@ def fail(bench: Bench, tube: Tube, times: int = 1, **opts: Any) -> Any:
     return outcome
 
 
-def info(bench: Bench, tube: Tube, task_id: int) -> Any:
+def info(bench: Bench, tube: EngineTube, task_id: int) -> Any:
     """What attempts.py tells; the failures and all else stand in test_facts.py."""
     found = bench.call(attempts.info, tube, task_id)
     return {name: value for name, value in found.items() if name in ABOUT}

@@ -13,7 +13,7 @@ from tandemq.model.record import encode_frame
 from tandemq.model.task import NEVER_US
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine.clients import EMPTY
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.testing import Check, driver_checks, driver_conformance
 from tests.engine.engine_bench import EPOCH, SECOND, TTL_DRIVERS, UTUBES, Bench, text
 
@@ -47,7 +47,7 @@ def test_a_tube_of_few_tasks() -> None:
 
 
 @pytest.mark.parametrize("how", ["release", "kick", "disconnect"])
-def test_a_task_that_comes_back_keeps_its_place(bench: Bench, tube: Tube, how: str) -> None:
+def test_a_task_that_comes_back_keeps_its_place(bench: Bench, tube: EngineTube, how: str) -> None:
     who, other = bench.worker(), bench.worker()
     for name in ("a", "b"):
         bench.call(tube.put, who, 0, b"x", {"utube": name})
@@ -62,7 +62,7 @@ def test_a_task_that_comes_back_keeps_its_place(bench: Bench, tube: Tube, how: s
     assert bench.call(tube.take, who, 0, 0)[0] == 0
 
 
-def test_kick_takes_buried_tasks_in_order(bench: Bench, tube: Tube) -> None:
+def test_kick_takes_buried_tasks_in_order(bench: Bench, tube: EngineTube) -> None:
     who = bench.worker()
     for pri in (2, 0, 1):
         bench.call(tube.put, who, 0, b"x", {"pri": pri, "utube": pri})
@@ -75,7 +75,7 @@ def test_kick_takes_buried_tasks_in_order(bench: Bench, tube: Tube) -> None:
     assert bench.call(tube.kick, who, 1.5) == 0
 
 
-def test_truncate_clears_owners(bench: Bench, tube: Tube) -> None:
+def test_truncate_clears_owners(bench: Bench, tube: EngineTube) -> None:
     who = bench.worker()
     other = bench.create("other", "fifo")
     bench.call(other.put, who, 0, b"x")
@@ -135,7 +135,7 @@ def test_names_of_sub_queues(bench: Bench, driver: str, value: Any, name: str) -
 # -- time ------------------------------------------------------------------------------------------
 
 
-def raw(tube: Tube, task_id: int = 0) -> tuple[Any, ...]:
+def raw(tube: EngineTube, task_id: int = 0) -> tuple[Any, ...]:
     """status, next_event - now of the beginning, ttl, ttr: in seconds, as the vectors give them."""
     row = tube.space.rows[task_id]
     return row[1], (row[2] - EPOCH) / SECOND, row[3] / SECOND, row[4] / SECOND

@@ -11,7 +11,7 @@ from tandemq.model.errors import QueueError
 from tandemq_server.drivers import BUILT_IN, Driver, FifoTtl
 from tandemq_server.drivers.base import check_driver
 from tandemq_server.engine import admin, batches
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.spaces.space import Row
 from tests.engine.engine_bench import (
     DRIVERS,
@@ -26,7 +26,7 @@ from tests.engine.engine_bench import (
 BROKEN = "Internal error: RuntimeError: broken"
 
 
-def break_method(tube: Tube, method: str) -> None:
+def break_method(tube: EngineTube, method: str) -> None:
     """From now on it does its work and raises."""
     real = getattr(tube.driver, method)
 
@@ -37,7 +37,7 @@ def break_method(tube: Tube, method: str) -> None:
     setattr(tube.driver, method, broken)
 
 
-def prepared(bench: Bench, kind: str) -> tuple[Tube, Worker]:
+def prepared(bench: Bench, kind: str) -> tuple[EngineTube, Worker]:
     """0 is taken, 1 ready, 2 buried."""
     tube, who = bench.create("t", kind), bench.worker()
     for name in "abc":
@@ -47,7 +47,7 @@ def prepared(bench: Bench, kind: str) -> tuple[Tube, Worker]:
     return tube, who
 
 
-def calls(tube: Tube, who: Worker) -> dict[str, tuple[tuple[Any, ...], ...]]:
+def calls(tube: EngineTube, who: Worker) -> dict[str, tuple[tuple[Any, ...], ...]]:
     """Driver method -> calls that need it."""
     return {
         "put": ((tube.put, who, 0, b"y"),),

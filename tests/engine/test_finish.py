@@ -10,12 +10,12 @@ from tandemq.model.record import KIND_FINISH
 from tandemq_server.engine import pause
 from tandemq_server.engine.clients import PENDING
 from tandemq_server.engine.finish import finish
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.carried import restarted
 from tests.engine.engine_bench import DRIVERS, Bench, Worker, assert_replica_agrees, text
 
 
-def taken(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube, Worker]:
+def taken(kind: str = "fifo", **opts: Any) -> tuple[Bench, EngineTube, Worker]:
     """A tube with one task, taken."""
     bench = Bench()
     bench.start()

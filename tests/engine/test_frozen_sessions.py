@@ -9,14 +9,14 @@ import pytest
 from tandemq.model.terms import Term
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin, leases, lifecycle
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
 
 SECOND = 1_000_000
 TERM = Term(1, b"t" * 16, None, 1, "a", False)
 
 
-class Worker(Client):
+class Worker(EngineClient):
     def deliver(self, ticket: object, outcome: object) -> None:
         raise AssertionError("nobody waits here")
 

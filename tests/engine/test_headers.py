@@ -8,7 +8,7 @@ import pytest
 
 from tandemq_server.engine import admin, attempts, batches, finish, listing
 from tandemq_server.engine.clients import NIL, PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.carried import restarted
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
@@ -16,17 +16,17 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE = {"traceparent": PARENT, "tracestate": "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"}
 
 
-def bench_with(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:
+def bench_with(kind: str = "fifo", **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     return bench, bench.create("jobs", kind, **opts)
 
 
-def put(bench: Bench, tube: Tube, data: bytes = b"x", **opts: Any) -> Any:
+def put(bench: Bench, tube: EngineTube, data: bytes = b"x", **opts: Any) -> Any:
     return bench.call(tube.put, bench.worker(), 0, data, opts)
 
 
-def told(bench: Bench, tube: Tube, task_id: int = 0) -> Any:
+def told(bench: Bench, tube: EngineTube, task_id: int = 0) -> Any:
     return bench.call(attempts.info, tube, task_id).get("headers")
 
 

@@ -10,19 +10,19 @@ from tandemq.model.errors import QueueError
 from tandemq_server.engine import admin, batches
 from tandemq_server.engine.clients import NIL, PENDING
 from tandemq_server.engine.keys import KeyIndex
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 GONE = b"\xc0"
 
 
-def bench_with(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:
+def bench_with(kind: str = "fifo", **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     return bench, bench.create("jobs", kind, **opts)
 
 
-def put(bench: Bench, tube: Tube, data: bytes, **opts: Any) -> Any:
+def put(bench: Bench, tube: EngineTube, data: bytes, **opts: Any) -> Any:
     return bench.call(tube.put, bench.worker(), 0, data, opts)
 
 

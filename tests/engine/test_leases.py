@@ -8,20 +8,20 @@ import pytest
 
 from tandemq.model.terms import Term
 from tandemq_server.engine import admin, leases, lifecycle
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees
 
 TERM = Term(2, b"t" * 16, None, 1, "a", False)
 
 
-def bench_with(kind: str, **options: Any) -> tuple[Bench, Tube]:
+def bench_with(kind: str, **options: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     bench.call(admin.cfg, bench.engine, {"ttr": 30, "in_replicaset": True})
     return bench, bench.create("t", kind, **options)
 
 
-def taken(bench: Bench, tube: Tube, **options: Any) -> tuple[Worker, Any]:
+def taken(bench: Bench, tube: EngineTube, **options: Any) -> tuple[Worker, Any]:
     """A worker with a session others may claim, and a task in its hands."""
     who = bench.worker()
     bench.call(bench.engine.sessions.identify, who, None)
@@ -31,7 +31,7 @@ def taken(bench: Bench, tube: Tube, **options: Any) -> tuple[Worker, Any]:
     return who, task[0]
 
 
-def due(bench: Bench, tube: Tube, task_id: Any) -> float:
+def due(bench: Bench, tube: EngineTube, task_id: Any) -> float:
     """Seconds from now to the task's deadline."""
     return (tube.space.rows[task_id][2] - bench.engine.now) / SECOND
 

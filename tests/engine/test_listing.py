@@ -9,11 +9,11 @@ import pytest
 from tandemq.model.errors import QueueError
 from tandemq_server.engine import batches, listing
 from tandemq_server.engine.clients import PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 
-def jobs(kind: str = "utubettl", count: int = 0, **opts: Any) -> tuple[Bench, Tube]:
+def jobs(kind: str = "utubettl", count: int = 0, **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     tube = bench.create("jobs", kind, **opts)
@@ -26,11 +26,11 @@ def anybody(_name: str) -> None:
     """Everybody may put everywhere."""
 
 
-def bulk(bench: Bench, tube: Tube, action: str, **opts: Any) -> Any:
+def bulk(bench: Bench, tube: EngineTube, action: str, **opts: Any) -> Any:
     return bench.call(listing.bulk, tube, bench.worker(), action, opts, anybody)
 
 
-def ids(bench: Bench, tube: Tube, **opts: Any) -> list[int]:
+def ids(bench: Bench, tube: EngineTube, **opts: Any) -> list[int]:
     return [row[0] for row in bench.call(listing.page, tube, opts)[0]]
 
 

@@ -10,10 +10,10 @@ import pytest
 from tandemq_server.engine import by_hand as operator
 from tandemq_server.engine import listing
 from tandemq_server.engine.clients import EMPTY, PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import Bench, Worker, text
 
-Way = Callable[[Bench, Tube, Worker], Any]
+Way = Callable[[Bench, EngineTube, Worker], Any]
 
 WAYS: dict[str, tuple[Way, str]] = {
     "delete": (lambda b, t, o: b.call(t.delete, o, 0), "it was deleted"),
@@ -34,7 +34,7 @@ WAYS: dict[str, tuple[Way, str]] = {
 }
 
 
-def taken() -> tuple[Bench, Tube, Worker, int]:
+def taken() -> tuple[Bench, EngineTube, Worker, int]:
     bench = Bench()
     bench.start()
     tube = bench.create("jobs", "fifottl", ttr=30)

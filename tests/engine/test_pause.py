@@ -7,14 +7,14 @@ import pytest
 from tandemq.model.errors import QueueError
 from tandemq_server.engine import admin, batches, grants, pause
 from tandemq_server.engine.clients import EMPTY, PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.carried import restarted
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 REFUSED = "Puts into tube jobs are paused until queue.tube.jobs:resume('puts')"
 
 
-def jobs(kind: str = "fifo", **opts: object) -> tuple[Bench, Tube]:
+def jobs(kind: str = "fifo", **opts: object) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     return bench, bench.create("jobs", kind, **opts)

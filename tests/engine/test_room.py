@@ -8,12 +8,12 @@ import pytest
 
 from tandemq_server.engine import admin, batches
 from tandemq_server.engine.clients import NIL, PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.carried import restarted
 from tests.engine.engine_bench import DRIVERS, Bench, assert_replica_agrees, text
 
 
-def jobs(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:
+def jobs(kind: str = "fifo", **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     return bench, bench.create("jobs", kind, **opts)

@@ -9,7 +9,7 @@ import pytest
 
 from tandemq_server.engine import admin
 from tandemq_server.engine.session_times import TIMER_SESSION
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import EPOCH, SECOND, Bench, Worker, assert_replica_agrees, text
 
 NOT_TAKEN = "Task was not taken"
@@ -26,7 +26,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     assert_replica_agrees(one)
 
 
-def tube_of(bench: Bench) -> Tube:
+def tube_of(bench: Bench) -> EngineTube:
     return bench.engine.tubes["t"]
 
 

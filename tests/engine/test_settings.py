@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tandemq_server.engine import admin
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import DRIVERS, Bench, text
 
 
@@ -66,7 +66,7 @@ def test_temporary_tubes_are_empty_elsewhere(bench: Bench) -> None:
     assert other.engine.tubes["t"].space.rows == {}
 
 
-def test_statistics(bench: Bench, tube: Tube) -> None:
+def test_statistics(bench: Bench, tube: EngineTube) -> None:
     """The last golden vector of the specification's section 11."""
     who = bench.worker()
     for name in "abcde":
@@ -141,7 +141,7 @@ def test_a_catalogue_ahead_of_the_frames_after_it(bench: Bench) -> None:
     assert other.call(other.engine.tubes["t"].take, other.worker(), 0, 0)[0] == 0
 
 
-def test_batches_are_all_or_nothing(bench: Bench, tube: Tube) -> None:
+def test_batches_are_all_or_nothing(bench: Bench, tube: EngineTube) -> None:
     from tandemq_server.engine import batches
 
     who, other = bench.worker(), bench.worker()
@@ -172,7 +172,7 @@ def test_batches_are_all_or_nothing(bench: Bench, tube: Tube) -> None:
     assert bench.call(batches.ack_many, tube, who, []) == 0
 
 
-def test_one_record_for_each_call(bench: Bench, tube: Tube) -> None:
+def test_one_record_for_each_call(bench: Bench, tube: EngineTube) -> None:
     from tandemq_server.engine import batches
 
     bench.call(admin.cfg, bench.engine, {"in_replicaset": True})

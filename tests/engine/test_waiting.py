@@ -7,11 +7,11 @@ import pytest
 from tandemq.model.errors import QueueError, failure
 from tandemq_server.engine import batches
 from tandemq_server.engine.clients import EMPTY, NIL, PENDING, Delivery
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import TTL_DRIVERS, UTUBES, Bench, text
 
 
-def test_consumers_are_served_in_order_of_arrival(bench: Bench, tube: Tube) -> None:
+def test_consumers_are_served_in_order_of_arrival(bench: Bench, tube: EngineTube) -> None:
     """Whatever their timeouts and connections."""
     one, two = bench.worker(), bench.worker()
     for ticket, (who, timeout) in enumerate(((two, 60), (one, 5), (two, None), (one, 4000))):
@@ -27,7 +27,7 @@ def test_consumers_are_served_in_order_of_arrival(bench: Bench, tube: Tube) -> N
     assert not one.waits
 
 
-def test_one_ready_task_wakes_one_consumer(bench: Bench, tube: Tube) -> None:
+def test_one_ready_task_wakes_one_consumer(bench: Bench, tube: EngineTube) -> None:
     who = bench.worker()
     for ticket in range(3):
         bench.call(tube.take, who, ticket, 10)
@@ -37,7 +37,7 @@ def test_one_ready_task_wakes_one_consumer(bench: Bench, tube: Tube) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0.25, 5, 3_153_599_999])
-def test_a_take_that_times_out(bench: Bench, tube: Tube, timeout: float) -> None:
+def test_a_take_that_times_out(bench: Bench, tube: EngineTube, timeout: float) -> None:
     who = bench.worker()
     bench.call(tube.take, who, 7, timeout)
     bench.pass_time(timeout - 0.1)
@@ -48,13 +48,15 @@ def test_a_take_that_times_out(bench: Bench, tube: Tube, timeout: float) -> None
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 1e-7, -0.0])
-def test_no_timeout_to_speak_of_does_not_wait(bench: Bench, tube: Tube, timeout: float) -> None:
+def test_no_timeout_to_speak_of_does_not_wait(
+    bench: Bench, tube: EngineTube, timeout: float
+) -> None:
     assert bench.call(tube.take, bench.worker(), 0, timeout) is EMPTY
 
 
 @pytest.mark.parametrize("timeout", ["1", True, [], float("nan")])
 def test_a_bad_timeout_is_refused_even_if_a_task_is_ready(
-    bench: Bench, tube: Tube, timeout: object
+    bench: Bench, tube: EngineTube, timeout: object
 ) -> None:
     who = bench.worker()
     bench.call(tube.put, who, 0, b"x")
@@ -63,7 +65,9 @@ def test_a_bad_timeout_is_refused_even_if_a_task_is_ready(
 
 
 @pytest.mark.parametrize("how", ["release", "kick", "disconnect", "release_all", "release_many"])
-def test_whatever_makes_a_task_ready_serves_who_waits(bench: Bench, tube: Tube, how: str) -> None:
+def test_whatever_makes_a_task_ready_serves_who_waits(
+    bench: Bench, tube: EngineTube, how: str
+) -> None:
     owner, waiting = bench.worker(), bench.worker()
     bench.call(tube.put, owner, 0, b"x")
     bench.call(tube.take, owner, 0, 0)
@@ -107,7 +111,7 @@ def test_a_task_ready_before_the_wait_ended_is_in_time(bench: Bench, driver: str
     assert [row[0] for _, row in who.told] == [0]
 
 
-def test_a_connection_that_goes_takes_nothing(bench: Bench, tube: Tube) -> None:
+def test_a_connection_that_goes_takes_nothing(bench: Bench, tube: EngineTube) -> None:
     gone, there = bench.worker(), bench.worker()
     bench.call(tube.take, gone, 0, None)
     bench.call(tube.take, gone, 1, 5)
@@ -119,7 +123,7 @@ def test_a_connection_that_goes_takes_nothing(bench: Bench, tube: Tube) -> None:
     assert bench.engine.next_due() is None
 
 
-def test_everybody_is_answered_when_the_role_changes(bench: Bench, tube: Tube) -> None:
+def test_everybody_is_answered_when_the_role_changes(bench: Bench, tube: EngineTube) -> None:
     who = bench.worker()
     bench.call(tube.take, who, 0, None)
     bench.call(tube.take, who, 1, 5)
@@ -131,7 +135,7 @@ def test_everybody_is_answered_when_the_role_changes(bench: Bench, tube: Tube) -
     assert bench.engine.next_due() is None
 
 
-def test_a_tube_somebody_waits_for_is_not_dropped(bench: Bench, tube: Tube) -> None:
+def test_a_tube_somebody_waits_for_is_not_dropped(bench: Bench, tube: EngineTube) -> None:
     from tandemq_server.engine import admin
 
     who = bench.worker()
@@ -152,7 +156,7 @@ def test_a_tube_somebody_waits_for_is_not_dropped(bench: Bench, tube: Tube) -> N
 # -- limfifottl: puts that wait for room -----------------------------------------------------------
 
 
-def full(bench: Bench) -> Tube:
+def full(bench: Bench) -> EngineTube:
     tube = bench.create("t", "limfifottl", capacity=2)
     for _ in range(2):
         bench.call(tube.put, bench.worker(), 0, b"x")
@@ -225,7 +229,9 @@ def test_a_put_served_late_serves_a_take_in_turn(bench: Bench) -> None:
 # -- batches that wait -----------------------------------------------------------------------------
 
 
-def test_a_batch_waits_for_the_first_task_and_takes_what_there_is(bench: Bench, tube: Tube) -> None:
+def test_a_batch_waits_for_the_first_task_and_takes_what_there_is(
+    bench: Bench, tube: EngineTube
+) -> None:
     who = bench.worker()
     assert batches.take_many(tube, who, 0, 3, 0) == []
     assert bench.call(batches.take_many, tube, who, 1, 3, 5) is PENDING
@@ -241,7 +247,7 @@ def test_a_batch_waits_for_the_first_task_and_takes_what_there_is(bench: Bench, 
     assert bench.call(tube.ack, who, 3, row[2])[1] == "-"
 
 
-def test_a_waiting_batch_times_out_like_a_take(bench: Bench, tube: Tube) -> None:
+def test_a_waiting_batch_times_out_like_a_take(bench: Bench, tube: EngineTube) -> None:
     who = bench.worker()
     bench.call(batches.take_many, tube, who, 1, 3, 5)
     bench.pass_time(5)

@@ -8,21 +8,21 @@ import pytest
 
 from tandemq.model.terms import Term
 from tandemq_server.engine import admin, attempts, batches
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees, text
 from tests.engine.test_failing_drivers import break_method
 
 TERM = Term(2, b"t" * 16, None, 1, "a", False)
 
 
-def serving(kind: str = "fifo", **opts: Any) -> tuple[Bench, Tube]:
+def serving(kind: str = "fifo", **opts: Any) -> tuple[Bench, EngineTube]:
     bench = Bench()
     bench.start()
     bench.call(admin.cfg, bench.engine, {"ttr": 30, "in_replicaset": True})
     return bench, bench.create("t", kind, **opts)
 
 
-def puts(bench: Bench, tube: Tube, count: int) -> Worker:
+def puts(bench: Bench, tube: EngineTube, count: int) -> Worker:
     who = bench.worker()
     for _ in range(count):
         bench.call(tube.put, who, 0, b"x")

@@ -21,12 +21,12 @@ from tandemq_server.statemachine.seat import (
     InStep,
     Lead,
     Lost,
-    Reading,
     Seat,
+    SeatReading,
+    SeatView,
     Stand,
     Starved,
     Swap,
-    View,
     Won,
 )
 
@@ -51,7 +51,7 @@ class Node(NamedTuple):
     """
 
     up: bool
-    view: View
+    view: SeatView
     led: int
     alone: bool
     confirms: bool
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
 
 class State(NamedTuple):
-    reading: Reading
+    reading: SeatReading
     nodes: tuple[Node, ...]
     net: frozenset[tuple[Any, ...]]
     acked: frozenset[tuple[int, int]]
@@ -74,11 +74,11 @@ Step = tuple[str, State]
 def start() -> State:
     """a leads, b is its partner."""
     seat = Seat(1, "1a", "a", "b", 0, "")
-    reading = Reading(seat, 1)
-    a = View("a", Stand.PAIRED, reading, seat, "b")
+    reading = SeatReading(seat, 1)
+    a = SeatView("a", Stand.PAIRED, reading, seat, "b")
     nodes = (
         Node(True, a, 1, False, False, 0, (), 1),
-        Node(True, View("b"), 0, False, True, 0, (), 1),
+        Node(True, SeatView("b"), 0, False, True, 0, (), 1),
     )
     return State(reading, nodes, frozenset(), frozenset(), 0)
 
@@ -160,7 +160,7 @@ class Model:
 
     def _crashed(self, node: Node, i: int) -> Node:
         """The log is durable, all else is gone."""
-        return Node(False, View(NAMES[i]), 0, False, True, 0, node.log, node.term)
+        return Node(False, SeatView(NAMES[i]), 0, False, True, 0, node.log, node.term)
 
     def restarted(self, node: Node, i: int) -> Node:
         return node._replace(up=True, view=table.begun(NAMES[i]))
@@ -218,7 +218,7 @@ class Model:
         elif message[0] == "swap":
             swap = message[2]
             won = self.wins(swap, state.reading)
-            there = Reading(swap.seat, state.reading.revision + 1) if won else state.reading
+            there = SeatReading(swap.seat, state.reading.revision + 1) if won else state.reading
             reply = ("reply", i, (Won if won else Lost)(swap, there))
             after = state._replace(reading=there)
             yield "swapped" if won else "not swapped", after._replace(net=rest | {reply})
@@ -234,7 +234,7 @@ class Model:
         return peer.term <= node.led
 
     @staticmethod
-    def wins(swap: Swap, reading: Reading) -> bool:
+    def wins(swap: Swap, reading: SeatReading) -> bool:
         return swap.revision == reading.revision
 
     def silent(self, state: State) -> Iterator[Step]:

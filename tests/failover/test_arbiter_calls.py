@@ -13,10 +13,10 @@ from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
 from tandemq_server.node.loop import arbiter_calls
 from tandemq_server.node.loop.arbiter_calls import ArbiterCalls
 from tandemq_server.node.loop.clock import monotonic_us
-from tandemq_server.statemachine.seat import Read, Reading, Seat, Swap
+from tandemq_server.statemachine.seat import Read, Seat, SeatReading, Swap
 
 SEAT = Seat(3, "3a" * 16, "a", "b", 0, "")
-HERE = Reading(SEAT, 7)
+HERE = SeatReading(SEAT, 7)
 SWAP = Swap(7, SEAT._replace(partner=None))
 
 
@@ -28,18 +28,18 @@ class Scripted:
     def __init__(self, swapped: Any, slow_seconds: float = 0.0) -> None:
         self.swapped, self.slow_seconds = swapped, slow_seconds
         self.calls: list[str] = []
-        self.news: list[Reading] = []
+        self.news: list[SeatReading] = []
 
-    async def read(self) -> Reading:
+    async def read(self) -> SeatReading:
         self.calls.append("read")
         await asyncio.sleep(0.001)
         return HERE
 
-    async def swap(self, revision: int, seat: Seat) -> Reading:
+    async def swap(self, revision: int, seat: Seat) -> SeatReading:
         self.calls.append(f"swap at {revision}")
         if isinstance(self.swapped, Exception):
             raise self.swapped
-        return Reading(seat, revision + 1)
+        return SeatReading(seat, revision + 1)
 
     async def keep_alive(self, node: str) -> None:
         self.calls.append(f"{node} lives")
@@ -48,7 +48,7 @@ class Scripted:
         await asyncio.sleep(self.slow_seconds)
         return frozenset({"a"})
 
-    async def watch(self, revision: int) -> AsyncIterator[Reading]:
+    async def watch(self, revision: int) -> AsyncIterator[SeatReading]:
         for reading in self.news:
             yield reading
         await asyncio.sleep(3600)
@@ -67,7 +67,7 @@ class Told:
         self.name = ""
         self.heard_of: list[tuple[Any, ...]] = []
 
-    def heard(self, reading: Reading) -> None:
+    def heard(self, reading: SeatReading) -> None:
         self.view.reading = reading
         self.heard_of.append(("heard", reading))
 
@@ -78,7 +78,7 @@ class Told:
         return [one for one in self.heard_of if one[0] in names]
 
 
-def run(arbiter: Scripted, story: Callable[[Told], Any], known: Reading | None = HERE) -> Told:
+def run(arbiter: Scripted, story: Callable[[Told], Any], known: SeatReading | None = HERE) -> Told:
     """The calls at work until `story` finds what it waits for. known: read before they began."""
     told = Told()
     told.view.reading = known
@@ -102,8 +102,8 @@ def run(arbiter: Scripted, story: Callable[[Told], Any], known: Reading | None =
 @pytest.mark.parametrize(
     ("answer", "heard"),
     [
-        (None, ("won", SWAP, Reading(SWAP.seat, 8))),
-        (SwapLost(Reading(SEAT, 9)), ("lost", SWAP, Reading(SEAT, 9))),
+        (None, ("won", SWAP, SeatReading(SWAP.seat, 8))),
+        (SwapLost(SeatReading(SEAT, 9)), ("lost", SWAP, SeatReading(SEAT, 9))),
         (Unreachable("scripted: no answer"), ("silent", SWAP, "scripted: no answer")),
         (ArbiterRefused("scripted: no"), ("silent", SWAP, "scripted: no")),
     ],
@@ -143,7 +143,7 @@ def test_a_node_that_has_just_started_hears_of_changes_at_once(
     """It may be made the partner, and be needed, before the second's read comes round."""
     monkeypatch.setattr(arbiter_calls, "BEAT_SECONDS", 3600.0)
     arbiter = Scripted(None)
-    arbiter.news = [Reading(SEAT._replace(partner="c"), 8)]
+    arbiter.news = [SeatReading(SEAT._replace(partner="c"), 8)]
 
     told = run(arbiter, lambda told: told.of("watched"), known=None)
     assert told.of("watched") == [("watched", arbiter.news[0])]

@@ -18,12 +18,12 @@ from tandemq_server.statemachine.seat import (
     Lost,
     Needs,
     Open,
-    Reading,
     Seat,
+    SeatReading,
+    SeatView,
     Silent,
     Stand,
     Starved,
-    View,
     Won,
 )
 from tests.failover.seat_model import Bounds, Found, Model, Node, State, search, wrong
@@ -152,7 +152,7 @@ class Headstrong(Model):
         if not node.log or i:
             return super().restarted(node, i)
         held = Seat(node.term, f"{node.term}a", "a", None, 0, "")
-        view = View("a", Stand.ALONE, Reading(held, 0), held)
+        view = SeatView("a", Stand.ALONE, SeatReading(held, 0), held)
         return node._replace(up=True, view=view, led=node.term, alone=True, confirms=False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tandemq_server.node.cluster.failover import report
-from tandemq_server.statemachine.seat import Reading, Seat, Stand
+from tandemq_server.statemachine.seat import Seat, SeatReading, Stand
 from tests.failover.sim_seat import PAIR, Seated
 from tests.simulation.sim_node import SimNode
 from tests.simulation.sim_two import SECOND
@@ -367,7 +367,7 @@ def test_answers_that_are_lost_late_or_doubled_change_nothing() -> None:
 
 def test_the_seat_is_the_terms_number() -> None:
     two = Seated(16).start()
-    assert two.arbiter.reading == Reading(
+    assert two.arbiter.reading == SeatReading(
         Seat(*two.arbiter.reading.seat),
         two.arbiter.reading.revision,  # type: ignore[misc]
     )

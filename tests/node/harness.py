@@ -16,9 +16,9 @@ from tandemq_server.engine import admin
 from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import FACADES
 from tandemq_server.node.core.core import Core
-from tandemq_server.node.core.identity import Accounts, Identity, Limits
+from tandemq_server.node.core.identity import Accounts, ClientBounds, Identity
 from tandemq_server.node.loop.clock import LogClock
-from tandemq_server.node.loop.doors import Room
+from tandemq_server.node.loop.doors import ConnectionBounds
 from tandemq_server.node.loop.shell import Shell
 from tandemq_server.node.loop.wal_writer import WalWriter
 
@@ -119,9 +119,9 @@ class Wire:
 
 @contextlib.asynccontextmanager
 async def node(
-    limits: Limits | None = None, accounts: Accounts | None = None, **options: Any
+    limits: ClientBounds | None = None, accounts: Accounts | None = None, **options: Any
 ) -> AsyncIterator[Bench]:
-    """A RUNNING node without a log. `options` are those of `Room`."""
+    """A RUNNING node without a log. `options` are those of `ConnectionBounds`."""
     lines: list[str] = []
 
     def report(text: str, error: BaseException | None = None) -> None:
@@ -133,7 +133,7 @@ async def node(
     core = Core(
         engine,
         Identity("a", NODE, CLUSTER),
-        limits or Limits(),
+        limits or ClientBounds(),
         accounts or Everybody(),
         facades=FACADES,
     )
@@ -142,7 +142,9 @@ async def node(
     for kind in BUILT_IN:
         admin.create_tube(engine, kind, kind, {})
     wal = WalWriter(None, "none", lambda _turn: None, lambda error: lines.append(str(error)))
-    shell = Shell(core, wal, clock, lambda: os.urandom(32), room=Room(**options), log=lines.append)
+    shell = Shell(
+        core, wal, clock, lambda: os.urandom(32), room=ConnectionBounds(**options), log=lines.append
+    )
     _, port = await shell.listen("127.0.0.1", 0, None)
     bench = Bench(core, shell, port, lines)
     sweeper = asyncio.ensure_future(shell.sweep())

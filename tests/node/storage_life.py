@@ -20,7 +20,7 @@ from tandemq.model.record import encode_frame
 from tandemq.model.terms import Term
 from tandemq_server.config import Settings
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.loop.recovered import Storage, open_storage
@@ -36,7 +36,7 @@ CHANGING = frozenset(OPERATIONS) - {"list", "read", "size", "open", "close", "se
 SEGMENT_BYTES = 1_500
 
 
-class Worker(Client):
+class Worker(EngineClient):
     def deliver(self, ticket: Any, outcome: Any) -> None:
         raise AssertionError("nobody waits here")
 

@@ -11,7 +11,7 @@ import pytest
 from tandemq.model.record import Span
 from tandemq.model.terms import Term
 from tandemq_server.node.cluster.asking import TAKE_BACK_US, Asking
-from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.replica import Replica
 from tandemq_server.node.cluster.role import RoleKeeper
 from tandemq_server.node.cluster.source import Source
@@ -106,7 +106,7 @@ def test_a_step_waits_until_the_very_record_is_committed() -> None:
 
 
 @pytest.mark.parametrize("step", [fx.AwaitCommit(4), fx.Drain(4)], ids=lambda s: type(s).__name__)
-def test_a_lead_begins_and_ends_with_everything_committed(step: fx.Step) -> None:
+def test_a_lead_begins_and_ends_with_everything_committed(step: fx.EffectStep) -> None:
     role = keeper(9, _awaited=None, _inbox=deque())
     role._do(step)
     assert (role.fed, list(role._inbox)) == (["flush"], []), "answered before it is committed"
@@ -132,7 +132,7 @@ def link(probe: bool) -> tuple[Any, list[str]]:
     replica = bare(Replica)
     replica.append = lambda _link, _decision: called.append("append")
     replica.carry_out = lambda _link, decision: called.append(type(decision).__name__)
-    made = bare(Follow, probe=probe, peering=SimpleNamespace(replica=replica), ended=False)
+    made = bare(UpstreamLink, probe=probe, peering=SimpleNamespace(replica=replica), ended=False)
     made.problem = "?"
     return made, called
 

@@ -13,17 +13,17 @@ from tandemq.model.errors import failure
 from tandemq.model.record import decode_body, decode_header, frame_body
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import Client
+from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.engine import Engine
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.core import Core
-from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.identity import ClientBounds, Identity
 from tests.node.harness import CLUSTER, NODE, Everybody
 
 TERM = b"t" * 16
 
 
-class Nobody(Client):
+class Nobody(EngineClient):
     def deliver(self, ticket: Any, outcome: Any) -> None:
         raise AssertionError("nobody waits here")
 
@@ -31,7 +31,7 @@ class Nobody(Client):
 def serving() -> Core:
     """RUNNING in a term of its own, with the tube `one`; all it did is flushed."""
     engine = Engine(BUILT_IN, lambda: os.urandom(16), lambda _text, _error=None: None)
-    core = Core(engine, Identity("a", NODE, CLUSTER), Limits(), Everybody())
+    core = Core(engine, Identity("a", NODE, CLUSTER), ClientBounds(), Everybody())
     engine.start()
     core.set_state("RUNNING")
     admin.create_tube(engine, "one", "fifo", {})
@@ -42,7 +42,7 @@ def serving() -> Core:
 
 def test_a_frame_is_of_its_term_and_says_how_far_the_log_is_committed() -> None:
     engine = Engine(BUILT_IN, lambda: os.urandom(16), lambda _text, _error=None: None)
-    core = Core(engine, Identity("a", NODE, CLUSTER), Limits(), Everybody())
+    core = Core(engine, Identity("a", NODE, CLUSTER), ClientBounds(), Everybody())
     engine.start()
     core.set_state("RUNNING")
     core.flush()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgpack
 import pytest
 
-from tandemq_server.node.core.identity import Limits
+from tandemq_server.node.core.identity import ClientBounds
 from tandemq_server.node.core.requests import FAILED_LOGINS_MAX
 from tandemq_server.node.loop import doors
 from tandemq_server.node.loop import shell as shell_module
@@ -305,7 +305,7 @@ def test_unfinished_requests_share_one_room_and_the_eldest_goes_on() -> None:
 
 @pytest.mark.asyncio
 async def test_many_unfinished_frames_are_all_answered_in_the_end() -> None:
-    async with node(Limits(payload_bytes_max=1 << 20), input_bytes_max=1 << 20) as bench:
+    async with node(ClientBounds(payload_bytes_max=1 << 20), input_bytes_max=1 << 20) as bench:
         wires = [await bench.dial() for _ in range(8)]
         packets = [frame(0x0A, {0x22: "queue.tube.fifo:put", 0x21: ["x" * 900_000]}) for _ in wires]
         for wire, packet in zip(wires, packets, strict=True):

@@ -13,7 +13,7 @@ import pytest
 
 from tandemq.model.errors import StorageError
 from tandemq_server.engine.engine import Engine
-from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.replica import Replica
 from tandemq_server.node.core.core import Turn
 from tandemq_server.node.loop.wal_writer import WalWriter
@@ -199,7 +199,7 @@ async def test_a_step_of_an_upstream_that_breaks_off_ends_the_node() -> None:
 
 async def test_a_message_of_an_upstream_that_breaks_off_ends_the_node() -> None:
     replica, failures = a_replica()
-    link = object.__new__(Follow)
+    link = object.__new__(UpstreamLink)
     link.peering, link.ended, link.address = replica.peering, False, "there"
     link.decoder = exhausted  # type: ignore[assignment]
     link.applier = type("Applier", (), {"upstream": None})()

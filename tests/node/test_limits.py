@@ -8,7 +8,7 @@ import struct
 import msgpack
 import pytest
 
-from tandemq_server.node.core.identity import Limits
+from tandemq_server.node.core.identity import ClientBounds
 from tandemq_server.node.loop import shell as shell_module
 from tests.node.harness import Wire, node
 
@@ -26,7 +26,7 @@ async def settled(wire: Wire) -> None:
 
 
 async def test_frame_over_the_limit_closes_with_an_error() -> None:
-    async with node(Limits(frame_bytes_max=1024)) as bench:
+    async with node(ClientBounds(frame_bytes_max=1024)) as bench:
         wire = await bench.dial()
         wire.writer.write(b"\xce" + struct.pack(">I", 1025))
         sync, code, body = await wire.receive()
@@ -38,7 +38,7 @@ async def test_frame_over_the_limit_closes_with_an_error() -> None:
 
 @pytest.mark.parametrize("size", [1024, 1025])
 async def test_frame_limit_to_the_byte(size: int) -> None:
-    async with node(Limits(frame_bytes_max=1024)) as bench:
+    async with node(ClientBounds(frame_bytes_max=1024)) as bench:
         wire = await bench.dial()
         head = msgpack.packb({0: 10, 1: 1}) + b"\x82\x22" + msgpack.packb("queue.tube.fifo:put")
         head += b"\x21\x91\xda"
@@ -50,7 +50,7 @@ async def test_frame_limit_to_the_byte(size: int) -> None:
 
 
 async def test_payload_over_the_limit_is_refused_and_changes_nothing() -> None:
-    async with node(Limits(payload_bytes_max=100)) as bench:
+    async with node(ClientBounds(payload_bytes_max=100)) as bench:
         wire = await bench.dial()
         code, text = await wire.call("queue.tube.fifo:put", "x" * 99)
         assert code == 110
@@ -63,7 +63,7 @@ async def test_payload_over_the_limit_is_refused_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("depth", [8, 9])
 async def test_nesting_limit(depth: int) -> None:
-    async with node(Limits(nesting_max=8)) as bench:
+    async with node(ClientBounds(nesting_max=8)) as bench:
         wire = await bench.dial()
         value: object = 1
         for _ in range(depth):
@@ -124,7 +124,7 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
 
 
 async def test_a_client_that_never_reads_is_closed_and_harms_nobody() -> None:
-    limits = Limits(output_bytes_max=4 << 20)
+    limits = ClientBounds(output_bytes_max=4 << 20)
     async with node(limits) as bench:
         writer, greedy = await bench.dial(), await bench.dial()
         assert (await writer.call("queue.tube.fifo:put", "x" * 500_000))[0][0] == 0

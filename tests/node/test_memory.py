@@ -12,7 +12,7 @@ from tandemq_server.config.load import ConfigError
 from tandemq_server.config.units import parse_share
 from tandemq_server.engine import batches, finish, pause
 from tandemq_server.engine.clients import PENDING
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tandemq_server.node.loop.memory import (
     FULL,
     HIGH,
@@ -61,10 +61,10 @@ class Watched:
         self.bench.collect()
         return woke
 
-    def tube(self, kind: str = "fifo", **options: Any) -> Tube:
+    def tube(self, kind: str = "fifo", **options: Any) -> EngineTube:
         return self.bench.create(f"t{len(self.bench.engine.tubes)}", kind, **options)
 
-    def put(self, tube: Tube, opts: Any = None, who: Any = None) -> Any:
+    def put(self, tube: EngineTube, opts: Any = None, who: Any = None) -> Any:
         return self.bench.call(tube.put, who or self.bench.worker(), 7, b"x", opts)
 
 

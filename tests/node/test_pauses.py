@@ -9,11 +9,11 @@ import pytest
 
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import admin
-from tandemq_server.engine.clients import EMPTY, Client
+from tandemq_server.engine.clients import EMPTY, EngineClient
 from tandemq_server.engine.engine import Engine
 from tandemq_server.node.cluster.pauses import PAUSE_US, ProcessPauses
 from tandemq_server.node.core.core import Core
-from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.identity import ClientBounds, Identity
 from tandemq_server.node.loop.clock import LogClock
 
 SECOND = 1_000_000
@@ -35,7 +35,7 @@ class Nobody:
         return False
 
 
-class Worker(Client):
+class Worker(EngineClient):
     def deliver(self, ticket: Any, outcome: Any) -> None:
         raise AssertionError("nobody waits here")
 
@@ -54,7 +54,7 @@ class Machine:
         engine.start()
         admin.cfg(engine, {"ttr": 30, "in_replicaset": True})
         self.tube: Any = admin.create_tube(engine, "t", "fifottl", {"ttr": 5})
-        self.core = Core(engine, Identity("a", "", ""), Limits(), Nobody())
+        self.core = Core(engine, Identity("a", "", ""), ClientBounds(), Nobody())
         self.pauses = ProcessPauses(
             self.core, lambda: self.mono_us, self.clock.now, self.later.append, self.told.append
         )

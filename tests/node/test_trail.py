@@ -161,7 +161,7 @@ def test_a_disk_that_refuses_is_told_and_confessed(tmp_path: Path) -> None:
     said: list[str] = []
     path = tmp_path / "trail.jsonl"
     trail = AuditTrail("a", path, 1 << 20, 2, said.append)
-    write, full = trails._File.write, [True]
+    write, full = trails._OwnerOnlyFile.write, [True]
 
     def failing(self: Any, line: str) -> None:
         if full[0]:
@@ -169,7 +169,7 @@ def test_a_disk_that_refuses_is_told_and_confessed(tmp_path: Path) -> None:
         write(self, line)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trails._File, "write", failing)
+        patch.setattr(trails._OwnerOnlyFile, "write", failing)
         for _ in range(3):
             did(trail, "drop")
         until(lambda: trail.lost == 3, 10)
@@ -198,7 +198,7 @@ def test_a_disk_that_hangs_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.M
         while not over[0]:
             time.sleep(0.01)
 
-    monkeypatch.setattr(trails._File, "write", hanging)
+    monkeypatch.setattr(trails._OwnerOnlyFile, "write", hanging)
     began = time.monotonic()
     for _ in range(1000):
         did(trail, "drop")

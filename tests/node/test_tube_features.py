@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandemq_server.node.core.identity import Limits
+from tandemq_server.node.core.identity import ClientBounds
 from tests.node.harness import Everybody, node
 
 pytestmark = pytest.mark.asyncio
@@ -86,7 +86,7 @@ async def test_pause_and_resume_over_the_wire() -> None:
 
 
 async def test_finish_over_the_wire() -> None:
-    async with node(Limits(payload_bytes_max=100)) as bench:
+    async with node(ClientBounds(payload_bytes_max=100)) as bench:
         wire = await bench.dial()
         finish = "queue.tube.fifo:finish"
         await wire.call("queue.tube.fifo:put", "page")

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tandemq_server.engine import attempts, batches
 from tandemq_server.engine.finish import finish
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import Worker
 from tests.property import naive_model as naive
 
@@ -67,7 +67,7 @@ class Fault:
     in_call: whether that happened in the call itself, not as those were served whom it woke.
     """
 
-    def __init__(self, tube: Tube, method: str, spared: int = 0) -> None:
+    def __init__(self, tube: EngineTube, method: str, spared: int = 0) -> None:
         driver: Any = tube.inner
         self.spared = spared
         self.driver = driver
@@ -104,10 +104,10 @@ class Fault:
 
 def both(
     call: str,
-    real: tuple[Tube, Worker],
+    real: tuple[EngineTube, Worker],
     simple: tuple[naive.Model, naive.Tube, naive.Connection],
     task_id: int,
-    into: tuple[Tube, naive.Tube],
+    into: tuple[EngineTube, naive.Tube],
 ) -> Both:
     """One of the calls of FAULTS; `into`: where a finish puts, beside its own tube."""
     tube, worker = real
@@ -150,10 +150,10 @@ def both(
 
 def both_that_put(
     call: str,
-    real: tuple[Tube, Worker],
+    real: tuple[EngineTube, Worker],
     simple: tuple[naive.Model, naive.Tube, naive.Connection],
     task_id: int,
-    into: tuple[Tube, naive.Tube],
+    into: tuple[EngineTube, naive.Tube],
 ) -> Both:
     tube, worker = real
     model, simply, conn = simple

@@ -17,7 +17,7 @@ from tandemq.model.errors import QueueError, failure
 from tandemq_server.engine import attempts, batches, listing, pause
 from tandemq_server.engine.clients import EMPTY, NIL, PENDING
 from tandemq_server.engine.finish import finish
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 from tests.engine.engine_bench import EPOCH, Bench, Worker, assert_replica_agrees
 from tests.property import naive_model as naive
 from tests.property.faults import BROKEN, FAULTS, NEED_TAKEN, OF_MANY, Fault, both
@@ -115,7 +115,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             self.model.conns.append(conn)
             self.pairs.append((worker, conn))
 
-    def tube(self, which: int) -> tuple[Tube, naive.Tube]:
+    def tube(self, which: int) -> tuple[EngineTube, naive.Tube]:
         name = self.names[which % len(self.names)]
         return self.bench.engine.tubes[name], self.model.tubes[name]
 
@@ -207,7 +207,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         expected = (self.model.ack, conn, simple, task_id) if not token else (self.stale,)
         self.agree((tube.ack, worker, task_id, self.fence(tube, task_id) - token), expected)
 
-    def fence(self, tube: Tube, task_id: int) -> int:
+    def fence(self, tube: EngineTube, task_id: int) -> int:
         """The token of a task's delivery, any number if it is not taken."""
         owner = tube.taken.rows.get((tube.id, task_id))
         return owner[4] if owner else 1
@@ -556,7 +556,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         told = sorted(((t, plain(o)) for t, o in worker.told), key=lambda one: one[0])
         assert told == sorted(conn.told, key=lambda one: one[0])
 
-    def same_tube(self, real: Tube, tube: naive.Tube) -> None:
+    def same_tube(self, real: EngineTube, tube: naive.Tube) -> None:
         rows = {}
         for task in tube.tasks.values():
             row: list[Any] = [task.id, task.status]

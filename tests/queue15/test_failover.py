@@ -14,7 +14,7 @@ from tandemq_server.engine import admin, pause
 from tandemq_server.facades.registered import FACADES, KNOWN
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.core import Core
-from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.identity import ClientBounds, Identity
 from tandemq_server.node.core.users import Users
 from tests.engine.engine_bench import Bench, assert_replica_agrees
 from tests.node.harness import node
@@ -138,7 +138,7 @@ def users(**more: Any) -> Settings:
 
 def test_the_dialect_of_a_user_goes_before_that_of_the_listener() -> None:
     engine = Bench(KNOWN).engine
-    core = Core(engine, Identity("a", "", ""), Limits(), Users(users()), facades=FACADES)
+    core = Core(engine, Identity("a", "", ""), ClientBounds(), Users(users()), facades=FACADES)
     engine.start()
 
     def found(user: str, listener: str, call: str) -> str:

@@ -213,8 +213,8 @@ class Node:
                 case decisions.Alarm(reason=reason):
                     self.alarms.append(reason)
                     link.cut()
-                case decisions.Resubscribe() | decisions.Refused() as closing:
-                    if isinstance(closing, decisions.Refused):
+                case decisions.Resubscribe() | decisions.SubscribeRefused() as closing:
+                    if isinstance(closing, decisions.SubscribeRefused):
                         self.refusals.append((closing.code, closing.reason))
                     link.cut()
                 case decisions.SeenTerm() as seen:

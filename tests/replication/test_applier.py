@@ -19,11 +19,11 @@ from tandemq_server.replication.decisions import (
     HandedOff,
     Idle,
     InstallSnapshot,
-    Refused,
     Resubscribe,
     Rewind,
     SeenTerm,
     StartSnapshot,
+    SubscribeRefused,
     WriteSnapshot,
 )
 from tandemq_server.replication.followed import RECENT_FRAMES, FollowedLog
@@ -350,11 +350,11 @@ def test_nothing_is_taken_before_the_handshake_or_without_a_promise() -> None:
 @pytest.mark.parametrize(
     ("change", "decision"),
     [
-        ({"answer": REFUSE, "code": NEWER_TERM, "reason": "r"}, Refused(NEWER_TERM, "r")),
-        ({"node_id": DOWN}, Refused(SELF, "the upstream is this very node")),
+        ({"answer": REFUSE, "code": NEWER_TERM, "reason": "r"}, SubscribeRefused(NEWER_TERM, "r")),
+        ({"node_id": DOWN}, SubscribeRefused(SELF, "the upstream is this very node")),
         (
             {"cluster_id": X},
-            Refused(WRONG_CLUSTER, f"the upstream belongs to cluster {X.hex()}"),
+            SubscribeRefused(WRONG_CLUSTER, f"the upstream belongs to cluster {X.hex()}"),
         ),
         ({"lsn": 12}, Resubscribe("LSN 12 is not next here any more")),
         ({"answer": REWIND, "lsn": 7, "reason": "r"}, Rewind(7, 3, 2, "r", LINEAGE)),
@@ -441,7 +441,7 @@ def test_silence_and_goodbye() -> None:
     assert decisions == [Resubscribe("nothing heard for 5500 ms")]
     assert applier.tick(6_000_000, BEAT) == ([], [])
     assert link(log_at()).receive(Bye(AGAIN, "now"), 0, 0) == [Resubscribe("now")]
-    assert link(log_at()).receive(Bye(STOPPING, "end"), 0, 0) == [Refused(STOPPING, "end")]
+    assert link(log_at()).receive(Bye(STOPPING, "end"), 0, 0) == [SubscribeRefused(STOPPING, "end")]
 
 
 # -- snapshots -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tandemq_server.statemachine.seat import Read, Reading, Seat, Swap
+from tandemq_server.statemachine.seat import Read, Seat, SeatReading, Swap
 from tests.simulation.sim_world import MS, SECOND, World
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class SimArbiter:
     def __init__(self, world: World, weather: Weather = CALM) -> None:
         self.world = world
         self.weather = weather
-        self.reading = Reading(None, 0)
+        self.reading = SeatReading(None, 0)
         self.alive: dict[str, int] = {}
         self.down = False
         self.swaps: list[tuple[int, Seat]] = []
         self.nodes: dict[str, SimNode] = {}
-        self.kept: Reading | None = None
+        self.kept: SeatReading | None = None
         self._queues: dict[str, list[Read | Swap]] = {}
         self._busy: set[str] = set()
 
@@ -120,7 +120,7 @@ class SimArbiter:
             return
         won = call.revision == reading.revision
         if won:
-            self.put(Reading(call.seat, reading.revision + 1))
+            self.put(SeatReading(call.seat, reading.revision + 1))
         now = self.reading
 
         def told() -> None:
@@ -128,7 +128,7 @@ class SimArbiter:
 
         self._travel(node, lambda: answer(told), back=True)
 
-    def put(self, reading: Reading) -> None:
+    def put(self, reading: SeatReading) -> None:
         self.reading = reading
         if reading.seat is not None:
             self.swaps.append((self.world.now, reading.seat))

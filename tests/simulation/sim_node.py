@@ -21,7 +21,7 @@ from tandemq_server.node.cluster.peering import Peering
 from tandemq_server.node.cluster.role import RoleKeeper
 from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.core.core import Core, Turn
-from tandemq_server.node.core.identity import Identity, Limits
+from tandemq_server.node.core.identity import ClientBounds, Identity
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.plugins import load_drivers
 from tandemq_server.node.loop.recovered import open_storage
@@ -231,7 +231,7 @@ class SimNode(Dialing):
         self.core = Core(
             self.engine,
             Identity(self.name, "0" * 36, "0" * 36, pid=1),
-            Limits(payload_bytes_max=16 << 20),
+            ClientBounds(payload_bytes_max=16 << 20),
             Everybody(),
             facades=FACADES,
         )

@@ -15,7 +15,7 @@ from benchmarks.logmaker import LogMaker, fill
 from tandemq.model import record as rec
 from tandemq.pipeline import audit, checks, compact
 from tandemq.pipeline.events import read_log
-from tandemq_server.engine.tube import Tube
+from tandemq_server.engine.tube import EngineTube
 
 ONE, TWO = b"1" * 16, b"2" * 16
 PUT, TAKE = rec.KIND_PUT, rec.KIND_TAKE
@@ -48,10 +48,10 @@ def log_of(spark: Any, *paths: Path) -> Any:
 # -- faults of tasks: each in a tube of its own, all in one log ------------------------------------
 
 
-def about_a_task(what: str) -> Callable[[Tube, int], Records]:
+def about_a_task(what: str) -> Callable[[EngineTube, int], Records]:
     """Records about task 900 of a plain tube, written as no engine would."""
 
-    def records(tube: Tube, now: int) -> Records:
+    def records(tube: EngineTube, now: int) -> Records:
         sid = tube.space.id
         put = (PUT, ONE, (rec.INSERT, sid, [900, "r", b"\x01"]))
         take = (TAKE, ONE, (rec.SET, sid, 900, 1, "t"))
@@ -72,7 +72,7 @@ def about_a_task(what: str) -> Callable[[Tube, int], Records]:
     return records
 
 
-def expired_early(tube: Tube, now: int) -> Records:
+def expired_early(tube: EngineTube, now: int) -> Records:
     row = [900, "r", now + 60_000_000, 60_000_000, 60_000_000, 0, now, b"\x01"]
     return [
         (now, PUT, None, [(rec.INSERT, tube.space.id, row)]),
@@ -80,7 +80,7 @@ def expired_early(tube: Tube, now: int) -> Records:
     ]
 
 
-def two_of_one_host(tube: Tube, now: int) -> Records:
+def two_of_one_host(tube: EngineTube, now: int) -> Records:
     sid = tube.space.id
     rows = [[task, "r", "u", b""] for task in (899, 900)]
     return [
@@ -89,7 +89,7 @@ def two_of_one_host(tube: Tube, now: int) -> Records:
     ]
 
 
-def second_before_first(tube: Tube, now: int) -> Records:
+def second_before_first(tube: EngineTube, now: int) -> Records:
     sid = tube.space.id
     rows = [[task, "r", b""] for task in (900, 901)]
     return [
@@ -98,7 +98,7 @@ def second_before_first(tube: Tube, now: int) -> Records:
     ]
 
 
-OF_TASKS: dict[str, tuple[str, Callable[[Tube, int], Records]]] = {
+OF_TASKS: dict[str, tuple[str, Callable[[EngineTube, int], Records]]] = {
     **{
         name: ("fifo", about_a_task(name))
         for name in (
@@ -138,7 +138,7 @@ def planted_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 
 @pytest.fixture(scope="module")
-def planted(spark: Any, planted_log: tuple[Path, Any]) -> audit.Verdict:
+def planted(spark: Any, planted_log: tuple[Path, Any]) -> audit.SparkVerdict:
     directory, undone = planted_log
     right, wrong = (
         hashlib.sha256(msgpack.packb(value)).hexdigest() for value in ({"n": 1}, {"n": 2})
@@ -158,14 +158,16 @@ def planted(spark: Any, planted_log: tuple[Path, Any]) -> audit.Verdict:
 
 
 @pytest.mark.parametrize("name", OF_TASKS)
-def test_a_fault_of_a_task_is_found_with_its_evidence(planted: audit.Verdict, name: str) -> None:
+def test_a_fault_of_a_task_is_found_with_its_evidence(
+    planted: audit.SparkVerdict, name: str
+) -> None:
     (row,) = [row for row in planted.rows if row["check"] == name]
     assert (row["tube"], row["task"]) == (name, 900)
     assert row["lsn"] > 400
     assert row["evidence"]
 
 
-def test_what_clients_were_told_and_the_log_lacks(planted: audit.Verdict) -> None:
+def test_what_clients_were_told_and_the_log_lacks(planted: audit.SparkVerdict) -> None:
     found = {row["check"]: row for row in planted.rows if row["check"] in OF_CLIENTS}
     assert found["lost_put"]["task"] == 10**6
     assert found["undone_put"]["lsn"] is not None
@@ -176,7 +178,7 @@ def test_what_clients_were_told_and_the_log_lacks(planted: audit.Verdict) -> Non
     assert differs["evidence"] == f"told to process p1: {digests[0]}, the log has {digests[1]}"
 
 
-def test_nothing_else_is_found(planted: audit.Verdict) -> None:
+def test_nothing_else_is_found(planted: audit.SparkVerdict) -> None:
     assert planted.broken == dict.fromkeys(
         [name for name in audit.CHECKS if name in (*OF_TASKS, *OF_CLIENTS)], 1
     )
@@ -196,7 +198,7 @@ def noops(maker: LogMaker) -> Path:
 
 
 @pytest.fixture(scope="module")
-def damaged(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdict:
+def damaged(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.SparkVerdict:
     """Files changed behind the node's back, and records that no node would write."""
     maker = LogMaker(tmp_path_factory.mktemp("damaged") / "a", segment_bytes=16_384)
     maker.open_term()
@@ -218,7 +220,7 @@ def damaged(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdi
 
 
 @pytest.fixture(scope="module")
-def edited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.Verdict:
+def edited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> audit.SparkVerdict:
     """What neither the log nor its reader would let happen: rows changed on their way."""
     maker = LogMaker(tmp_path_factory.mktemp("edited") / "a")
     maker.open_term()
@@ -252,7 +254,9 @@ def test_a_fault_of_the_log_is_found_with_its_evidence(
         assert row["node"] or "are missing" in row["evidence"]
 
 
-def test_no_other_fault_of_the_log_is_found(damaged: audit.Verdict, edited: audit.Verdict) -> None:
+def test_no_other_fault_of_the_log_is_found(
+    damaged: audit.SparkVerdict, edited: audit.SparkVerdict
+) -> None:
     assert damaged.broken == DAMAGED
     assert edited.broken == EDITED
 
@@ -310,7 +314,7 @@ def test_tasks_whose_puts_left_the_log_are_not_taken_for_one_sub_queue(
 
 def test_a_log_is_judged_alike_as_files_and_as_rows_and_however_takes_are_sorted(
     spark: Any,
-    planted: audit.Verdict,
+    planted: audit.SparkVerdict,
     planted_log: tuple[Path, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,7 +20,7 @@ from tandemq.spark import lines as lines_of
 from tandemq.spark.columns import ALL, BY_NAME
 from tandemq.spark.decode import Decoder
 from tandemq.spark.groups import LAYOUTS
-from tandemq.spark.logs import Part, Wanted, plan
+from tandemq.spark.logs import LogQuery, Part, plan
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import batches
 
@@ -48,12 +48,12 @@ def rows(
     path: Path,
     walk: bool,
     columns: tuple[str, ...] = EVERY,
-    wanted: Wanted | None = None,
+    wanted: LogQuery | None = None,
     **how: Any,
 ) -> list[dict[str, Any]]:
     """In order of LSN; the tasks of one record in an order of their own."""
     found: list[dict[str, Any]] = []
-    for part in plan([str(path)], wanted or Wanted()):
+    for part in plan([str(path)], wanted or LogQuery()):
         assert part.damage is None
         for batch in Decoder(part, columns, compiled=walk, **how).batches():
             batch.validate(full=True)
@@ -142,10 +142,10 @@ def test_splits_bounds_columns_and_choices(busy_log: Path) -> None:
     plain = rows(busy_log, False)
     middle = plain[len(plain) // 2]["lsn"]
     for wanted, how in (
-        (Wanted(split_bytes=3000), {"batch_rows": 100}),
-        (Wanted(first_lsn=middle, last_lsn=middle + 40), {}),
-        (Wanted(), {"tubes": frozenset({"utubettl-tube"})}),
-        (Wanted(), {"operations": frozenset({"ack", "term", "dead"}), "batch_rows": 64}),
+        (LogQuery(split_bytes=3000), {"batch_rows": 100}),
+        (LogQuery(first_lsn=middle, last_lsn=middle + 40), {}),
+        (LogQuery(), {"tubes": frozenset({"utubettl-tube"})}),
+        (LogQuery(), {"operations": frozenset({"ack", "term", "dead"}), "batch_rows": 64}),
     ):
         found = rows(busy_log, True, wanted=wanted, **how)
         assert found
@@ -185,7 +185,7 @@ def test_damage_is_named_alike_and_what_stands_before_it_is_read(maker: LogMaker
     maker.close()
     found: list[tuple[int, str]] = []
     for walk in (True, False):
-        part = plan([str(maker.directory)], Wanted())[-1]
+        part = plan([str(maker.directory)], LogQuery())[-1]
         rows_before = 0
         with pytest.raises(StorageError, match=r"LSN \d+: no record") as told:
             for batch in Decoder(part, ALL, compiled=walk).batches():
@@ -199,7 +199,7 @@ def test_damage_is_named_alike_and_what_stands_before_it_is_read(maker: LogMaker
     victim.write_bytes(data)
     found.clear()
     for walk in (True, False):
-        part = plan([str(maker.directory)], Wanted(permissive=True))[0]
+        part = plan([str(maker.directory)], LogQuery(permissive=True))[0]
         rows_before = 0
         with pytest.raises(StorageError, match="CRC is") as told:
             for batch in Decoder(part, ALL, compiled=walk).batches():

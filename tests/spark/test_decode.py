@@ -15,15 +15,15 @@ from benchmarks.logmaker import START_US, LogMaker, fill
 from tandemq.model.errors import StorageError
 from tandemq.spark.columns import ALL, check_columns
 from tandemq.spark.decode import Decoder
-from tandemq.spark.logs import Wanted, plan
+from tandemq.spark.logs import LogQuery, plan
 from tandemq_server.engine import batches
 
 
 def read(
-    *paths: Path, columns: tuple[str, ...] = ALL, wanted: Wanted | None = None, **how: Any
+    *paths: Path, columns: tuple[str, ...] = ALL, wanted: LogQuery | None = None, **how: Any
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for part in plan([str(path) for path in paths], wanted or Wanted()):
+    for part in plan([str(path) for path in paths], wanted or LogQuery()):
         assert part.damage is None
         for batch in Decoder(part, columns, **how).batches():
             rows += pa.Table.from_batches([batch]).to_pylist()
@@ -133,7 +133,7 @@ def test_splits_segments_and_batches_change_nothing(maker: LogMaker) -> None:
     whole = read(maker.directory)
     assert len(list(maker.directory.glob("*.wal"))) > 5
     for split, batch in ((2048, 100), (5000, 7), (1 << 20, 100_000)):
-        parts = read(maker.directory, wanted=Wanted(split_bytes=split), batch_rows=batch)
+        parts = read(maker.directory, wanted=LogQuery(split_bytes=split), batch_rows=batch)
         assert parts == whole
     assert read(maker.directory, columns=("lsn", "payload_json"))[-1].keys() == {
         "lsn",
@@ -146,13 +146,13 @@ def test_bounds_and_choices_leave_out_whole_segments(maker: LogMaker) -> None:
     maker.close()
     whole = read(maker.directory)
     middle = whole[len(whole) // 2]["lsn"]
-    assert [row["lsn"] for row in read(maker.directory, wanted=Wanted(middle, middle + 9))] == list(
-        range(middle, middle + 10)
+    assert [
+        row["lsn"] for row in read(maker.directory, wanted=LogQuery(middle, middle + 9))
+    ] == list(range(middle, middle + 10))
+    assert len(plan([str(maker.directory)], LogQuery(first_lsn=middle))) < len(
+        plan([str(maker.directory)], LogQuery())
     )
-    assert len(plan([str(maker.directory)], Wanted(first_lsn=middle))) < len(
-        plan([str(maker.directory)], Wanted())
-    )
-    late = plan([str(maker.directory)], Wanted(first_us=START_US + 10**12))
+    late = plan([str(maker.directory)], LogQuery(first_us=START_US + 10**12))
     assert len(late) <= 1
     mail = read(maker.directory, tubes=frozenset({"mail"}), operations=frozenset({"ack"}))
     assert mail == [row for row in whole if row["tube"] == "mail" and row["operation"] == "ack"]

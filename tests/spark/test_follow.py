@@ -21,7 +21,7 @@ from tandemq.pipeline import follow
 from tandemq.spark.changes import ASIDE, folder_of
 from tandemq.spark.columns import ALL
 from tandemq.spark.decode import Decoder
-from tandemq.spark.logs import Wanted, plan
+from tandemq.spark.logs import LogQuery, plan
 
 SMALL = {"maxRecordsPerBatch": 400}
 
@@ -34,7 +34,7 @@ def written(out: Path) -> list[dict[str, Any]]:
 
 def logged(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for part in plan([str(path)], Wanted()):
+    for part in plan([str(path)], LogQuery()):
         for batch in Decoder(part, ALL).batches():
             found += batch.to_pylist()
     return found

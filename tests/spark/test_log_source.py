@@ -13,14 +13,14 @@ import pytest
 from benchmarks.logmaker import LogMaker, fill
 from tandemq.spark.columns import ALL
 from tandemq.spark.decode import Decoder
-from tandemq.spark.logs import Wanted, plan
+from tandemq.spark.logs import LogQuery, plan
 from tandemq.spark.options import LOG_OPTIONS, parse
 from tandemq.spark.source import settle
 
 
 def decoded(path: Path) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
-    for part in plan([str(path)], Wanted()):
+    for part in plan([str(path)], LogQuery()):
         for batch in Decoder(part, ALL).batches():
             rows += [(row["lsn"], row["task_id"], row["payload"]) for row in batch.to_pylist()]
     return rows

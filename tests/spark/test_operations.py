@@ -15,7 +15,7 @@ from benchmarks.logmaker import LogMaker
 from tandemq.model.record import KIND_TERM, SET, TERM
 from tandemq.spark.columns import BY_NAME
 from tandemq.spark.decode import Decoder
-from tandemq.spark.logs import Wanted, plan
+from tandemq.spark.logs import LogQuery, plan
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine import attempts, finish
 from tandemq_server.facades.queue15.spaces import Space15
@@ -29,7 +29,7 @@ def read(path: Path, **how: Any) -> list[Row]:
     found: list[list[Row]] = []
     for walk in (True, False):
         rows: list[Row] = []
-        for part in plan([str(path)], Wanted()):
+        for part in plan([str(path)], LogQuery()):
             for batch in Decoder(part, tuple(BY_NAME), compiled=walk, **how).batches():
                 batch.validate(full=True)
                 rows += pa.Table.from_batches([batch]).to_pylist()

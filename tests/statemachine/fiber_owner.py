@@ -8,11 +8,11 @@ from tandemq_server.statemachine import effects
 from tandemq_server.statemachine.effects import (
     Done,
     Effect,
+    EffectStep,
     Failed,
     Input,
     Progress,
     RoleRequest,
-    Step,
     TermOpened,
     Tick,
 )
@@ -36,7 +36,7 @@ class Owner:
         self.done: list[str] = []
         self.settled: list[effects.Settled] = []
         self.effects: list[Effect] = []
-        self.waiting: list[tuple[Step, float]] = []
+        self.waiting: list[tuple[EffectStep, float]] = []
         self.terms: list[effects.WriteTerm] = []
         self.following = False
         self.drivers = False
@@ -80,7 +80,7 @@ class Owner:
             self.following = True
         if isinstance(effect, effects.CheckSync) and self.facts is not None:
             return [Progress(self.facts)]
-        if not isinstance(effect, Step):
+        if not isinstance(effect, EffectStep):
             return []
         if name in self.fail:
             return [Failed(effect.step, "boom")]
@@ -89,7 +89,7 @@ class Owner:
             return []
         return self.finish(effect)
 
-    def finish(self, effect: Step) -> list[Input]:
+    def finish(self, effect: EffectStep) -> list[Input]:
         match effect:
             case effects.StopFollowing():
                 self.following = False

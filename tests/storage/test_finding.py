@@ -26,8 +26,8 @@ from tandemq.model.record import (
     Op,
     decode_body,
 )
-from tandemq_server.storage.past import Past
-from tandemq_server.storage.sought import Field, Words
+from tandemq_server.storage.past import PastReader
+from tandemq_server.storage.sought import SoughtField, Words
 
 IDS = (0, 5, 127, 128, 255, 256, 65_535, 65_536, 70_000, 1 << 32, (1 << 32) + 7)
 SPACE, OTHER = 600, 601
@@ -90,10 +90,10 @@ def test_each_record_that_names_a_task_is_found(maker: LogMaker, seed: int) -> N
                     if any(names(op, number) for op in record[3]):
                         wanted[number].append(lsn)
     for number in IDS:
-        past = Past(maker.disk, "jobs", [number])
+        past = PastReader(maker.disk, "jobs", [number])
         assert [step.lsn for step in past] == wanted[number], number
         assert past.problems == []
-    both = [step.lsn for step in Past(maker.disk, "jobs", IDS)]
+    both = [step.lsn for step in PastReader(maker.disk, "jobs", IDS)]
     assert sorted(both) == sorted(lsn for found in wanted.values() for lsn in found)
 
 
@@ -127,7 +127,9 @@ def test_a_task_is_found_by_a_field(
         maker.put(tube, payload)
         maker.turn()
     maker.commit()
-    assert {step.id for step in Past(maker.disk, "jobs", None, Field(field, value))} == found
+    assert {
+        step.id for step in PastReader(maker.disk, "jobs", None, SoughtField(field, value))
+    } == found
 
 
 def test_damage_beside_it_harms_nothing_and_damage_in_it_is_told(maker: LogMaker) -> None:
@@ -139,8 +141,8 @@ def test_damage_beside_it_harms_nothing_and_damage_in_it_is_told(maker: LogMaker
     (name,) = segment_names(maker.disk)
     path = maker.directory / name
     path.write_bytes(path.read_bytes().replace(b"early", b"ear\x00y"))
-    past = Past(maker.disk, "jobs", None, Words("second"))
+    past = PastReader(maker.disk, "jobs", None, Words("second"))
     assert [step.id for step in past] == [1]
-    broken = Past(maker.disk, "jobs", None, Words("ear\x00y"))
+    broken = PastReader(maker.disk, "jobs", None, Words("ear\x00y"))
     assert list(broken) == []
     assert "it is in no whole frame" in broken.problems[0]

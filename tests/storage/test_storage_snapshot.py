@@ -9,7 +9,7 @@ from tandemq.log.disk import Disk
 from tandemq.log.meta import Meta, open_meta
 from tandemq.log.segment import FOOTER_MAGIC
 from tandemq.log.snapshot import (
-    SnapshotEnd,
+    SnapshotFooter,
     SnapshotHeader,
     prune,
     read_snapshot,
@@ -62,7 +62,7 @@ def test_parts_come_back_in_order(disk: Disk) -> None:
     assert parts[3][1].first_lsn == 11
     assert [plain(one) for one in parts[3][2]] == [plain(record(n)) for n in (11, 12, 13)]
     assert parts[4][1] == second
-    assert parts[7][1] == SnapshotEnd(15, 3, EPOCH_US, 6)
+    assert parts[7][1] == SnapshotFooter(15, 3, EPOCH_US, 6)
     assert verify_snapshot(disk, name, CLUSTER) == parts[7][1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tandemq_server.engine import admin
 from tandemq_server.facades.registered import KNOWN
 from tandemq_server.facades.xqueue.declaration import check
-from tandemq_server.facades.xqueue.record import Layout
+from tandemq_server.facades.xqueue.record import FieldPlaces
 from tests.engine.engine_bench import Bench, text
 from tests.xqueue.xqueue_bench import FIELDS, FORMAT, TEXT_FORMAT, options
 
@@ -156,7 +156,7 @@ def test_a_wide_declaration_costs_what_its_fields_do() -> None:
     began = time.process_time()
     found = check(opts)
     assert len(found["format"]) == 32_002
-    layout = Layout(found)
+    layout = FieldPlaces(found)
     task = {"f7": "seven"}
     row = layout.fresh("key", task)
     assert layout.table(row)["f7"] == "seven"

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from tandemq.client.find import addresses
-from tandemq.client.link import Link
+from tandemq.client.link import MasterLink
 from tandemq.client.tls import Tls, tls_of
 from tandemq.client.tube import Tube
 
@@ -15,7 +15,7 @@ from tandemq.client.tube import Tube
 class Client:
     """A session with a cluster; `async with connect(...) as client:` or `await client.close()`."""
 
-    def __init__(self, link: Link, timeout: float) -> None:
+    def __init__(self, link: MasterLink, timeout: float) -> None:
         self.link = link
         self.timeout = timeout
 
@@ -100,5 +100,5 @@ def connect(
     secure = tls_of(tls)
     if secure is not None:
         secure.dialling()  # wrong files are told at once
-    link = Link(addresses(servers), user, password, session, on_switch, secure)
+    link = MasterLink(addresses(servers), user, password, session, on_switch, secure)
     return Client(link, timeout)

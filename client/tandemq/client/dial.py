@@ -26,7 +26,7 @@ CLOSE_SECONDS = 1.0
 _PING = b"\xce\x00\x00\x00\x05\x82\x00\x40\x01\x00"
 
 
-class Connection(asynctnt.Connection):  # type: ignore[misc]
+class StockConnection(asynctnt.Connection):  # type: ignore[misc]
     """The stock connection without schema and reconnects, over TLS where told."""
 
     def __init__(self, secure: Dialling | None, **options: Any) -> None:

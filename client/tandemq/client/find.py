@@ -15,7 +15,7 @@ from typing import Any
 import asynctnt
 from asynctnt.exceptions import TarantoolDatabaseError, TarantoolError
 
-from tandemq.client.dial import CLOSE_SECONDS, Connection, greeted
+from tandemq.client.dial import CLOSE_SECONDS, StockConnection, greeted
 from tandemq.client.errors import Refused, TandemError, Unavailable, refusal
 from tandemq.client.tls import Tls
 
@@ -63,7 +63,9 @@ async def find_writable(
         # It may be in the middle of being renewed.
         raise Unavailable(f"no writable node: {error}") from None
     made = [
-        Connection(secure, host=host, port=port, connect_timeout=PROBE_SECONDS, **login, **options)
+        StockConnection(
+            secure, host=host, port=port, connect_timeout=PROBE_SECONDS, **login, **options
+        )
         for host, port in nodes
     ]
     asking = {asyncio.create_task(_probe(one, tls is not None, term)) for one in made}
@@ -110,7 +112,7 @@ async def _dismiss(asking: set[asyncio.Task[Found]]) -> None:
             await quietly(left[0])
 
 
-async def _probe(connection: Connection, secure: bool, term: int) -> Found:
+async def _probe(connection: StockConnection, secure: bool, term: int) -> Found:
     host, port = connection.host, connection.port
     node = f"{host}:{port}"
     try:

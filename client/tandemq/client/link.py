@@ -34,7 +34,7 @@ from tandemq.client.find import (
     find_writable,
     quietly,
 )
-from tandemq.client.lookout import Lookout
+from tandemq.client.lookout import LossWatch
 from tandemq.client.strays import raw, release, rows
 from tandemq.client.tls import Tls
 
@@ -50,7 +50,7 @@ PAUSE = wait_random_exponential(multiplier=0.05, max=1.0)
 FAILURES_MAX = 10_000
 
 
-class Link:
+class MasterLink:
     """One session with a cluster, over one connection to whichever node is writable."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Link:
         self._trouble = ""
         self._background: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
-        self.lookout = Lookout(self)
+        self.lookout = LossWatch(self)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something end by itself; `close` ends it at the latest."""

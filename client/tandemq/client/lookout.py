@@ -14,17 +14,17 @@ from asynctnt.exceptions import TarantoolDatabaseError
 from tandemq.client.find import BROKEN, LOADING, PROBE_SECONDS, READ_ONLY
 
 if TYPE_CHECKING:
-    from tandemq.client.link import Link
+    from tandemq.client.link import MasterLink
 
 CALL = "queue.lost"
 #: How long a call waits, how many tasks it names, how long after a failure the next one comes.
 WAIT_SECONDS, HELD_MAX, PAUSE_SECONDS = 30.0, 10_000, 1.0
 
 
-class Lookout:
+class LossWatch:
     """Of one link; runs while tasks are in hand."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: MasterLink) -> None:
         self.link = link
         #: Whether the server tells.
         self.told = True

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from tandemq.client.errors import TandemError, TubeFull, Unavailable, Unknown
-from tandemq.client.link import Link
+from tandemq.client.link import MasterLink
 from tandemq.client.task import Task
 from tandemq.client.tracing import traced
 
@@ -33,7 +33,7 @@ class Tube:
 
     def __init__(
         self,
-        link: Link,
+        link: MasterLink,
         name: str,
         *,
         ttr: float | None = None,

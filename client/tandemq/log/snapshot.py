@@ -106,7 +106,7 @@ def put_aside(disk: Disk, name: str, as_name: str | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotEnd:
+class SnapshotFooter:
     """The last block: where the state stands, and what must have been read until here."""
 
     end_lsn: int
@@ -134,7 +134,7 @@ class SnapshotReader:
         self._published = published or name
         self._rows = 0
         self._window = Window(disk, name)
-        self.end: SnapshotEnd | None = None
+        self.end: SnapshotFooter | None = None
         try:
             buffer, _ = self._window.at(0, BLOCK_SIZE)
             length = block_length(buffer, 0)
@@ -253,7 +253,7 @@ class SnapshotReader:
         value = unpack(body)
         if not isinstance(value, list) or len(value) != 4:
             raise FrameError("end block is not a list of four numbers")
-        said = SnapshotEnd(*value)
+        said = SnapshotFooter(*value)
         if (said.end_lsn, said.blocks) != (self.last_lsn, blocks):
             raise FrameError(
                 f"end block says {said}, read were LSN {self.last_lsn}, {blocks} blocks"
@@ -270,7 +270,7 @@ class SnapshotReader:
 
 def verify_snapshot(
     disk: ReadDisk, name: str, cluster: bytes, published: str | None = None
-) -> SnapshotEnd:
+) -> SnapshotFooter:
     """Check every CRC and count the rows without decoding them. Raises `StorageError`.
 
     `published`: the name it is to have, for one that stands under another still.

@@ -81,3 +81,7 @@ class StorageError(Exception):
         self.file = file
         self.position = position
         self.reason = reason
+
+
+class GaveUp(Exception):
+    """Compiled code met frames that only plain Python reads."""

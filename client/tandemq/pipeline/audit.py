@@ -66,7 +66,7 @@ CHECKS = {
 
 
 @dataclass
-class Verdict:
+class SparkVerdict:
     """ok: no rule is broken. counts: of everything looked at; broken: rows by check."""
 
     ok: bool = True
@@ -90,7 +90,7 @@ def judge(
     clients: DataFrame | None = None,
     commit_lsn: int | None = None,
     limit: int = 1000,
-) -> Verdict:
+) -> SparkVerdict:
     """All checks over a log of one or several nodes, read with `rescue` and mode PERMISSIVE.
 
     clients: what clients were told (process, f, tube, task_id, outcome, digest). limit: offending
@@ -106,7 +106,7 @@ def run(
     clients: DataFrame | None = None,
     commit_lsn: int | None = None,
     limit: int = 1000,
-) -> Verdict:
+) -> SparkVerdict:
     """`judge` over directories and archives; commit_lsn: default is `common_commit`."""
     upto = commit_lsn if commit_lsn is not None else common_commit(paths)
     options = {"rescue": "true", "mode": "PERMISSIVE"}
@@ -122,7 +122,7 @@ def _judge(
     clients: DataFrame | None,
     commit_lsn: int | None,
     limit: int,
-) -> Verdict:
+) -> SparkVerdict:
     """`judge`; the log itself is only read where the survey does not tell all."""
     alone = seen.furthest
     from_start = min((log.first for log in seen.logs if log.first is not None), default=1) <= 1
@@ -140,7 +140,7 @@ def _judge(
         asked = _asked(seen, clients)
         if asked:
             tables += _of_the_log(keep(reading), asked, clients, commit_lsn, alone)
-        verdict = Verdict()
+        verdict = SparkVerdict()
         findings = keep(kept(reduce(DataFrame.unionByName, tables)))
         _sum_up(verdict, findings, check_lineage(seen.logs), limit)
         fared = task_counts(looked_at)
@@ -200,7 +200,7 @@ def types_of(log: Notes) -> dict[str, frozenset[str]]:
 
 
 def _sum_up(
-    verdict: Verdict, findings: DataFrame, lineage: list[dict[str, Any]], limit: int
+    verdict: SparkVerdict, findings: DataFrame, lineage: list[dict[str, Any]], limit: int
 ) -> None:
     """Count the findings by check and keep the first of each."""
     counted = {row["check"]: row["count"] for row in findings.groupBy("check").count().collect()}

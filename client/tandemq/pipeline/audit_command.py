@@ -21,7 +21,7 @@ LOCAL_BYTES = 6 << 30
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
 
 
-class Engine(StrEnum):
+class AuditEngine(StrEnum):
     """What judges: one process, Spark, or whichever fits."""
 
     auto = "auto"
@@ -67,8 +67,8 @@ def audit(  # noqa: PLR0913 - flags are arguments
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Rows shown of each check.")] = 20,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="One process, Spark, or what fits.")
-    ] = Engine.auto,
+        AuditEngine, typer.Option("--engine", help="One process, Spark, or what fits.")
+    ] = AuditEngine.auto,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules, and end.")] = False,
     master: Annotated[
         str | None,
@@ -91,10 +91,10 @@ def audit(  # noqa: PLR0913 - flags are arguments
     assert paths is not None
     chosen = _engine(engine, paths, master)
     asked_local = (state, statistics, only, without)
-    if chosen is Engine.spark and any(asked_local):
+    if chosen is AuditEngine.spark and any(asked_local):
         fail("--state, --statistics, --rule and --without are for the local engine")
     verdict: Any
-    if chosen is Engine.local:
+    if chosen is AuditEngine.local:
         verdict = _local(paths, clients, commit_lsn, statistics, state, only, without)
     else:
         verdict = _spark(paths, clients, commit_lsn, master, memory)
@@ -104,20 +104,20 @@ def audit(  # noqa: PLR0913 - flags are arguments
         raise typer.Exit(EXIT_VIOLATED)
 
 
-def _engine(asked: Engine, paths: list[str], master: str | None) -> Engine:
+def _engine(asked: AuditEngine, paths: list[str], master: str | None) -> AuditEngine:
     """`auto`: Spark for archives, for a master that was named, and for what memory may not hold."""
-    if asked is not Engine.auto:
+    if asked is not AuditEngine.auto:
         return asked
     if master is not None:
-        return Engine.spark
+        return AuditEngine.spark
     size = 0
     for path in paths:
         if "://" in path:
-            return Engine.spark
+            return AuditEngine.spark
         if (Path(path) / "tandemq-archive.json").exists():
-            return Engine.spark
+            return AuditEngine.spark
         size += sum(part.stat().st_size for part in Path(path).glob("*.wal"))
-    return Engine.local if size <= LOCAL_BYTES else Engine.spark
+    return AuditEngine.local if size <= LOCAL_BYTES else AuditEngine.spark
 
 
 def _local(
@@ -132,7 +132,7 @@ def _local(
     from tandemq.pipeline.cli import fail
 
     try:
-        from tandemq.pipeline.judge.local import Replay, Wanted
+        from tandemq.pipeline.judge.local import AuditRequest, Replay
         from tandemq.pipeline.judge.local import audit as judge
         from tandemq.pipeline.judge.read import NodeLog
         from tandemq.pipeline.judge.state import load, save
@@ -140,7 +140,7 @@ def _local(
         fail(f"{error.name} is not installed: pip install 'tandemq[spark]'")
         raise
     try:
-        wanted = Wanted(
+        wanted = AuditRequest(
             clients=None if clients is None else told(clients),
             commit_lsn=commit_lsn,
             statistics=None if statistics is None else json.loads(statistics.read_text()),

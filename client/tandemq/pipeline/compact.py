@@ -22,7 +22,7 @@ from tandemq.spark.logs import (
     ARCHIVE_MARK,
     ARCHIVE_PART,
     ARCHIVE_SPACES,
-    Wanted,
+    LogQuery,
     meta_of,
     node_name,
     plan,
@@ -87,7 +87,7 @@ def run(
         if last < start:
             done[path] = {"node": node, "records": 0, "rows": 0, "to_lsn": start - 1}
             continue
-        spaces = plan([str(home), path], Wanted(first_lsn=start, last_lsn=last))[-1].spaces
+        spaces = plan([str(home), path], LogQuery(first_lsn=start, last_lsn=last))[-1].spaces
         aside = home / f"_tmp-{uuid4().hex}"
         aside.mkdir()
         reader = spark.read.format(TandemArchive.name()).option("into", str(aside.resolve()))

@@ -100,7 +100,7 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
         for table in ("tasks", "deliveries", *LEFT):
             shutil.rmtree(home / table / name, ignore_errors=True)
             (home / table / name).mkdir(parents=True)
-        writer = Writer(str(home), name, _last(seen))
+        writer = HistoryWriter(str(home), name, _last(seen))
         found = seen.by_task(writer, COUNTS, before=opened).collect()
     counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
     aside = home / (STATE_FILE + ".new")
@@ -183,7 +183,7 @@ def rows_of(file: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 @dataclass(frozen=True)
-class Writer:
+class HistoryWriter:
     """Writes what is over of one part's tasks and deliveries; a row of COUNTS.
 
     Every file is written aside and then renamed: a task of Spark that is tried again replaces its

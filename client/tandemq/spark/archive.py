@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from tandemq.spark import options as opt
 from tandemq.spark.columns import ALL, COLUMNS, arrow_schema
 from tandemq.spark.logs import Part, plan
-from tandemq.spark.source import LogReader, Reading, TandemLog, settle
+from tandemq.spark.source import LogReader, LogReading, TandemLog, settle
 
 #: Larger batches decode and encode faster; no row of them is shipped.
 BATCH_ROWS = 1 << 15
@@ -89,7 +89,7 @@ class TandemArchive(TandemLog):
         return ChangesWriter(Path(self.values["into"]))
 
 
-class Writing(Reading):
+class ArchiveWriting(LogReading):
     """Reads by writing; the files' names are in the order of their parts."""
 
     @property
@@ -109,7 +109,7 @@ class Writing(Reading):
         settle()
 
 
-class ArchiveReader(Writing, LogReader):
+class ArchiveReader(ArchiveWriting, LogReader):
     """Batch: all of a log that was asked for."""
 
     def partitions(self) -> list[Any]:

@@ -17,14 +17,14 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tandemq.spark.archive import ArchivePartition, Writing, durable
+from tandemq.spark.archive import ArchivePartition, ArchiveWriting, durable
 from tandemq.spark.stream import LogStreamReader, Offset
 
 #: Where tasks write, below the folder; Parquet readers pass over such names.
 ASIDE = "_aside"
 
 
-class ChangesReader(Writing, LogStreamReader):
+class ChangesReader(ArchiveWriting, LogStreamReader):
     """What is new, retractions first. All batches are written into one folder."""
 
     @property

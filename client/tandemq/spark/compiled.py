@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from tandemq.model.errors import GaveUp
 from tandemq.model.record import KIND_NAMES, TRUNCATE, FrameHeader
 from tandemq.spark import lines as k
 from tandemq.spark.buffers import gather, numbers
@@ -59,10 +60,6 @@ LIGHT = {
     "lsn", "time", "tube", "tube_type", "operation", "kind", "state_from", "session",
     "term", "term_id", "node", "segment", "rescue", "retracted",
 }  # fmt: skip
-
-
-class GaveUp(Exception):
-    """These frames are for plain Python."""
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:

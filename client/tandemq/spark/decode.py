@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tandemq.log.segment import SegmentReader
-from tandemq.model.errors import StorageError
+from tandemq.model.errors import GaveUp, StorageError
 from tandemq.model.record import (
     DELETE,
     DELETE_MANY,
@@ -166,8 +166,6 @@ class Decoder:
 
     def _rows(self, frames: list[Frame]) -> Iterator[pa.RecordBatch]:
         if self.walker is not None and frames:
-            from tandemq.spark.compiled import GaveUp
-
             try:
                 yield from self._walked(frames)
                 return

@@ -86,7 +86,7 @@ def spaces_of_snapshots(disk: ArrowDisk, meta: Meta) -> Spaces:
 
 
 @dataclass
-class Wanted:
+class LogQuery:
     """What a query asks for: bounds in LSNs and µs, both inclusive."""
 
     first_lsn: int = 0
@@ -99,7 +99,7 @@ class Wanted:
     split_bytes: int = 16 << 20
 
 
-def plan(paths: list[str], wanted: Wanted) -> list[Part]:
+def plan(paths: list[str], wanted: LogQuery) -> list[Part]:
     """Parts of all directories. A live segment's records that an archive holds are left out.
 
     Raises `StorageError` for what cannot be read, unless permissive: then it is a part of its own.
@@ -127,7 +127,7 @@ def plan(paths: list[str], wanted: Wanted) -> list[Part]:
 
 
 def _archive_parts(
-    disk: ArrowDisk, names: list[str], wanted: Wanted, archived: dict[str, int]
+    disk: ArrowDisk, names: list[str], wanted: LogQuery, archived: dict[str, int]
 ) -> list[Part]:
     mark = json.loads(disk.read(ARCHIVE_MARK))
     if mark.get("version") != 1:
@@ -160,7 +160,7 @@ def archive_spaces(disk: ArrowDisk, names: list[str]) -> dict[str, Spaces]:
 def _log_parts(
     disk: ArrowDisk,
     names: list[str],
-    wanted: Wanted,
+    wanted: LogQuery,
     archived: dict[str, int],
     tubes: dict[str, Spaces],
 ) -> Iterator[Part]:
@@ -205,13 +205,13 @@ def _log_parts(
         yield from _split(disk, meta, found, spaces, (low, last_lsn), rescue)
 
 
-def _refused(disk: ArrowDisk, error: StorageError, wanted: Wanted) -> Iterator[Part]:
+def _refused(disk: ArrowDisk, error: StorageError, wanted: LogQuery) -> Iterator[Part]:
     if not wanted.permissive:
         raise named(disk, error)
     yield Part(disk.where, error.file, damage=(error.position, error.reason))
 
 
-def _asked_for(segment: Segment, wanted: Wanted) -> bool:
+def _asked_for(segment: Segment, wanted: LogQuery) -> bool:
     if segment.last_lsn < wanted.first_lsn or segment.first_lsn > wanted.last_lsn:
         return False
     if segment.times is None:
@@ -234,4 +234,4 @@ def _split(
             yield Part(disk.where, segment.name, start, end, first, last, rescue, meta, spaces)
 
 
-__all__ = ["ARCHIVE_MARK", "FOOTER_MAGIC", "FRAME_MAGIC", "ArrowDisk", "Part", "Wanted", "plan"]
+__all__ = ["ARCHIVE_MARK", "FOOTER_MAGIC", "FRAME_MAGIC", "ArrowDisk", "Part", "LogQuery", "plan"]

@@ -124,7 +124,7 @@ def target_of(values: Mapping[str, Any]) -> Target:
     )
 
 
-class Writing:
+class SinkWriting:
     """What both writers share: rows to frames, keys, rejects, counts."""
 
     def __init__(self, values: Mapping[str, Any], schema: StructType) -> None:
@@ -237,7 +237,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-class TubeWriter(Writing, DataSourceArrowWriter):
+class TubeWriter(SinkWriting, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         context = TaskContext.get()
         assert context is not None
@@ -250,7 +250,7 @@ class TubeWriter(Writing, DataSourceArrowWriter):
         self._sum_up(messages, None, "aborted")
 
 
-class TubeStreamWriter(Writing, DataSourceStreamArrowWriter):
+class TubeStreamWriter(SinkWriting, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         context = TaskContext.get()
         assert context is not None

@@ -41,7 +41,7 @@ from tandemq.spark.columns import ALL, DEFAULT, arrow_schema, check_columns, ddl
 from tandemq.spark.decode import Decoder, damaged
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.groups import json_of
-from tandemq.spark.logs import Part, Wanted, plan
+from tandemq.spark.logs import LogQuery, Part, plan
 
 MODES = ("FAILFAST", "PERMISSIVE")
 #: What a Python worker was forked from.
@@ -108,7 +108,7 @@ class TandemLog(DataSource):
         return LogStreamReader(self.values, check_columns(schema.names))
 
 
-class Reading:
+class LogReading:
     """What batch and stream readers share: options, and turning a part into batches."""
 
     #: Texts of archives may come as dictionaries, as they are stored.
@@ -121,7 +121,7 @@ class Reading:
         self.batch_rows = opt.number(values, "batchRows")
         self.permissive = opt.choice(values, "mode", MODES) == "PERMISSIVE"
         self.bad_records = values["badRecordsPath"]
-        self.wanted = Wanted(
+        self.wanted = LogQuery(
             rescue=opt.flag(values, "rescue"),
             until_commit=opt.choice(values, "until", ("end", "commit")) == "commit",
             permissive=self.permissive,
@@ -228,7 +228,7 @@ def _archived_column(batch: pa.RecordBatch, field: pa.Field, as_it_is: bool) -> 
     return pa.nulls(batch.num_rows, field.type)
 
 
-class LogReader(Reading, DataSourceReader):
+class LogReader(LogReading, DataSourceReader):
     """Batch reader: parts planned on the driver, decoded in the tasks."""
 
     def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:

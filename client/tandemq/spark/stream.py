@@ -27,7 +27,7 @@ from tandemq.spark import options as opt
 from tandemq.spark.disk import ArrowDisk, named
 from tandemq.spark.logs import Part, meta_of, spaces_of_snapshots
 from tandemq.spark.scan import Segment, Spaces, scan
-from tandemq.spark.source import LogPartition, Reading
+from tandemq.spark.source import LogPartition, LogReading
 
 #: Frames are found from marks this many bytes apart.
 MARK_BYTES = 256 << 10
@@ -178,7 +178,7 @@ def fork_of(files: Files, start: Offset, end: Offset) -> tuple[int, list[Piece],
     return lsn, old, new
 
 
-class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches of at most `maxRecordsPerBatch` records."""
 
     def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:

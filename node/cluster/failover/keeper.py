@@ -31,10 +31,11 @@ from tandemq_server.statemachine.seat import (
     Needs,
     Open,
     Read,
-    Reading,
     Refuse,
     Rested,
     Seat,
+    SeatReading,
+    SeatView,
     Seed,
     Silent,
     Stand,
@@ -42,7 +43,6 @@ from tandemq_server.statemachine.seat import (
     StepDown,
     Stranded,
     Swap,
-    View,
     Won,
 )
 
@@ -67,7 +67,7 @@ class SeatKeeper:
         self.role = peering.role
         self.settings = settings = peering.settings
         self.failover = settings.failover
-        self.view: View = table.begun(settings.name)
+        self.view: SeatView = table.begun(settings.name)
         self.ask: Callable[[Read | Swap], None] = lambda _call: None
         self.name = str(settings.failover.arbiter)
         self.resting = False
@@ -243,7 +243,7 @@ class SeatKeeper:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def heard(self, reading: Reading) -> None:
+    def heard(self, reading: SeatReading) -> None:
         """A read was answered."""
         self._answered()
         self._fresh, self._failed = True, False
@@ -253,7 +253,7 @@ class SeatKeeper:
         self.tell(Heard(reading))
         self._seen()
 
-    def watched(self, reading: Reading) -> None:
+    def watched(self, reading: SeatReading) -> None:
         """A watch tells what was, at some moment; what is older than what is known is no news."""
         known = self.view.reading
         if known is None or reading.revision > known.revision:
@@ -266,11 +266,11 @@ class SeatKeeper:
             self.resting = False
         self.peering.peer_changed()
 
-    def won(self, swap: Swap, reading: Reading) -> None:
+    def won(self, swap: Swap, reading: SeatReading) -> None:
         self._answered()
         self.tell(Won(swap, reading))
 
-    def lost(self, swap: Swap, reading: Reading) -> None:
+    def lost(self, swap: Swap, reading: SeatReading) -> None:
         self._answered()
         self.tell(Lost(swap, reading))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.failover.detection import Seen, gone
-from tandemq_server.node.cluster.follow import Follow
+from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.links import Feed, Link
 from tandemq_server.replication.commit import PAIR
 from tandemq_server.replication.messages import STOPPING
@@ -14,7 +14,7 @@ from tandemq_server.replication.messages import STOPPING
 if TYPE_CHECKING:
     from tandemq_server.node.cluster.failover.keeper import SeatKeeper
     from tandemq_server.node.cluster.peers import PeerState
-    from tandemq_server.statemachine.seat import Reading
+    from tandemq_server.statemachine.seat import SeatReading
 
 #: Ticks come several times a second: a longer gap is a pause of this process.
 PAUSE_US = SECOND_US
@@ -31,7 +31,7 @@ class Watch:
         self.peering = keeper.peering
         self.alive: frozenset[str] = frozenset()
         self.alive_us: int | None = None
-        self.gone_back: Reading | None = None
+        self.gone_back: SeatReading | None = None
         #: Names of peers whose process said, while it led, that it ends; and the last pause.
         self._ending: dict[str, int] = {}
         self._awake_us: int | None = None
@@ -42,7 +42,7 @@ class Watch:
 
     def ended(self, link: Link) -> None:
         """A link is over. A master whose process ends in good order says so."""
-        if isinstance(link, Follow) and link.refused == STOPPING:
+        if isinstance(link, UpstreamLink) and link.refused == STOPPING:
             self._ending[link.name] = self.peering.mono()
 
     def own_term(self) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from tandemq.model.errors import GaveUp
 from tandemq.model.record import FrameError
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.read import Part
+from tandemq.pipeline.judge.read import SegmentFrames
 from tandemq.pipeline.judge.shred import shred
 from tandemq.pipeline.judge.table import Ints
 from tandemq.pipeline.judge.world import Chunk
@@ -22,7 +23,7 @@ CHUNK_BYTES = 48 << 20
 WORTH_COMPILING = 6 << 20
 
 
-class Source:
+class RecordBytes:
     """Where the records of a chunk stand, to show them and to decode what is rare."""
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ def unpacked(data: bytes) -> list[Any]:
 class SourceChunk(Chunk):
     """A chunk that can show its records."""
 
-    def __init__(self, records: Ints, lines: Ints, source: Source, node: str) -> None:
+    def __init__(self, records: Ints, lines: Ints, source: RecordBytes, node: str) -> None:
         super().__init__(records, lines, self._ops, node)
         self.source = source
 
@@ -83,7 +84,7 @@ class SourceChunk(Chunk):
 
 
 def chunks(
-    parts: Iterable[Part], node: str, compiled: bool, first_lsn: int, marks: Iterable[int]
+    parts: Iterable[SegmentFrames], node: str, compiled: bool, first_lsn: int, marks: Iterable[int]
 ) -> Iterator[SourceChunk]:
     """Chunks of the parts' records from `first_lsn` on; one ends at each of the LSNs in `marks`.
 
@@ -102,8 +103,8 @@ def chunks(
             yield chunk
 
 
-def _whole(parts: Iterable[Part], node: str, compiled: bool) -> Iterator[SourceChunk]:
-    waiting: list[tuple[Part, int, int]] = []
+def _whole(parts: Iterable[SegmentFrames], node: str, compiled: bool) -> Iterator[SourceChunk]:
+    waiting: list[tuple[SegmentFrames, int, int]] = []
     room = CHUNK_BYTES
     for part in parts:
         start, begun = 0, 0
@@ -120,8 +121,8 @@ def _whole(parts: Iterable[Part], node: str, compiled: bool) -> Iterator[SourceC
         yield _chunk(waiting, node, compiled)
 
 
-def _chunk(waiting: list[tuple[Part, int, int]], node: str, compiled: bool) -> SourceChunk:
-    source, records, lines, count = Source(), [], [], 0
+def _chunk(waiting: list[tuple[SegmentFrames, int, int]], node: str, compiled: bool) -> SourceChunk:
+    source, records, lines, count = RecordBytes(), [], [], 0
     for part, start, stop in waiting:
         base = source.add(part.data)
         ours, theirs = _shred(part, start, stop, compiled)
@@ -137,11 +138,11 @@ def _chunk(waiting: list[tuple[Part, int, int]], node: str, compiled: bool) -> S
     return SourceChunk(*joined, source, node)
 
 
-def _shred(part: Part, start: int, stop: int, compiled: bool) -> tuple[Ints, Ints]:
+def _shred(part: SegmentFrames, start: int, stop: int, compiled: bool) -> tuple[Ints, Ints]:
     frames = part.frames[start:stop]
     if compiled:
         try:
-            from tandemq.pipeline.judge.shred_compiled import GaveUp, shred_fast
+            from tandemq.pipeline.judge.shred_compiled import shred_fast
         except (ImportError, RuntimeError):  # no numba, or no folder for its cache
             return shred(part.data, frames)
         try:
@@ -151,4 +152,4 @@ def _shred(part: Part, start: int, stop: int, compiled: bool) -> tuple[Ints, Int
     return shred(part.data, frames)
 
 
-__all__ = ["FrameError", "Source", "SourceChunk", "chunks", "unpacked"]
+__all__ = ["FrameError", "RecordBytes", "SourceChunk", "chunks", "unpacked"]

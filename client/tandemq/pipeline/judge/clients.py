@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tandemq.model.record import CREATE, INSERT, INSERT_MANY, decode_body
-from tandemq.pipeline.judge.read import NodeLog, Part
-from tandemq.pipeline.judge.rules.base import Finding
+from tandemq.pipeline.judge.read import NodeLog, SegmentFrames
+from tandemq.pipeline.judge.rules.base import Breach
 from tandemq.pipeline.judge.verdict import Collector
 
 #: Of each put: LSN and SHA-256 of its payload.
@@ -37,15 +37,15 @@ def compare(
             if puts is None:
                 undone = cut.get((tube, task))
                 rule, lsn = ("undone_put", undone[0][0]) if undone else ("lost_put", None)
-                collector.add(Finding(rule, lsn=lsn, tube=tube, task=task, text=story))
+                collector.add(Breach(rule, lsn=lsn, tube=tube, task=task, text=story))
             elif digest is not None and digest not in {one for _, one in puts}:
                 there = ", ".join(sorted({one for _, one in puts}))
                 text = f"{story}: {digest}, the log has {there}"
                 lsn = puts[-1][0]
-                collector.add(Finding("other_payload", lsn=lsn, tube=tube, task=task, text=text))
+                collector.add(Breach("other_payload", lsn=lsn, tube=tube, task=task, text=text))
 
 
-def _puts(parts: Iterable[Part], told: Any, names: dict[int, str]) -> Puts:
+def _puts(parts: Iterable[SegmentFrames], told: Any, names: dict[int, str]) -> Puts:
     found: Puts = {}
     for lsn, space, row in _rows(parts, names):
         key = (names.get(space, ""), row[0])
@@ -55,7 +55,9 @@ def _puts(parts: Iterable[Part], told: Any, names: dict[int, str]) -> Puts:
     return found
 
 
-def _rows(parts: Iterable[Part], names: dict[int, str]) -> Iterator[tuple[int, int, list[Any]]]:
+def _rows(
+    parts: Iterable[SegmentFrames], names: dict[int, str]
+) -> Iterator[tuple[int, int, list[Any]]]:
     """(LSN, space, row) of every row that tubes get."""
     for part in parts:
         for header, at in part.frames:

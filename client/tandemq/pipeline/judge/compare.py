@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgpack
 
 from tandemq.model.record import FrameHeader
-from tandemq.pipeline.judge.read import NodeLog, Part
-from tandemq.pipeline.judge.rules.base import Finding
+from tandemq.pipeline.judge.read import NodeLog, SegmentFrames
+from tandemq.pipeline.judge.rules.base import Breach
 from tandemq.pipeline.judge.verdict import Collector
 
 #: LSN ranges, both ends inclusive.
@@ -23,8 +23,8 @@ Ranges = list[tuple[int, int]]
 class Frames:
     """A node's frames by their first LSN: count, CRC of the body, where it stands."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
-        self.by_first: dict[int, tuple[int, int, Part, int]] = {}
+    def __init__(self, parts: Iterable[SegmentFrames]) -> None:
+        self.by_first: dict[int, tuple[int, int, SegmentFrames, int]] = {}
         for part in parts:
             for number, (header, _) in enumerate(part.frames):
                 self.by_first[header.first_lsn] = (header.count, part.sums[number], part, number)
@@ -42,7 +42,7 @@ class Frames:
         return found
 
 
-def _sums(part: Part, number: int) -> Iterator[int]:
+def _sums(part: SegmentFrames, number: int) -> Iterator[int]:
     header: FrameHeader
     header, at = part.frames[number]
     body = memoryview(part.data)[at : at + header.length]
@@ -83,7 +83,11 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
 
 
 def compare_nodes(
-    main: NodeLog, parts: list[Part], others: list[NodeLog], upto: int | None, collector: Collector
+    main: NodeLog,
+    parts: list[SegmentFrames],
+    others: list[NodeLog],
+    upto: int | None,
+    collector: Collector,
 ) -> None:
     """Each other node beside the one that was replayed, up to this LSN."""
     frames = Frames(parts)
@@ -111,7 +115,7 @@ def _compare(
     for name, lacks, has in ((log.node, theirs, mine), (main.node, mine, theirs)):
         for low, high in without(without(span, without(span, has)), lacks):
             text = f"{name} lacks LSN {low}" + (f" to {high}" if high > low else "")
-            collector.add(Finding("node_lacks", lsn=low, node=name, text=text))
+            collector.add(Breach("node_lacks", lsn=low, node=name, text=text))
     odd = [
         (at, at + found[0] - 1)
         for at, found in other.by_first.items()
@@ -130,7 +134,7 @@ def _compare(
         lsn = differ[0]
         text = f"{main.node} and {log.node} differ first in LSN {lsn}, in {len(differ)} records"
         text += f": CRC {here[lsn]:08x} and {there[lsn]:08x}"
-        collector.add(Finding("nodes_differ", lsn=lsn, node=log.node, text=text))
+        collector.add(Breach("nodes_differ", lsn=lsn, node=log.node, text=text))
 
 
 def compare_rescue(log: NodeLog, collector: Collector) -> int:
@@ -154,9 +158,9 @@ def compare_rescue(log: NodeLog, collector: Collector) -> int:
         here = merged(sorted(ends.get(term, [])))
         cut = [(part.first_lsn, part.last_lsn)]
         for low, _ in without(cut, without(cut, here)):
-            collector.add(Finding("rescue_kept", lsn=low, node=log.node, text=part.name))
+            collector.add(Breach("rescue_kept", lsn=low, node=log.node, text=part.name))
         if term == newest and here and part.last_lsn > here[-1][1]:
             lsn = max(part.first_lsn, here[-1][1] + 1)
             text = f"{part.name}: its term is in the log up to LSN {here[-1][1]}"
-            collector.add(Finding("rescue_unaccounted", lsn=lsn, node=log.node, text=text))
+            collector.add(Breach("rescue_unaccounted", lsn=lsn, node=log.node, text=text))
     return count

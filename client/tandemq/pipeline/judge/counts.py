@@ -9,11 +9,11 @@ import numpy as np
 
 from tandemq.model.record import KIND_NAMES
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.rules.base import Finding
+from tandemq.pipeline.judge.rules.base import Breach
 from tandemq.pipeline.judge.rules.tasks import FAILURES
-from tandemq.pipeline.judge.tasks import BURIED, DELAYED, READY, TAKEN, Tasks
+from tandemq.pipeline.judge.tasks import BURIED, DELAYED, READY, TAKEN, TaskChanges
 from tandemq.pipeline.judge.verdict import Collector
-from tandemq.pipeline.judge.world import View, World
+from tandemq.pipeline.judge.world import ChunkView, World
 
 _ENDED = {"ack": "acked", "ack_many": "acked", "delete": "deleted", "ttl": "expired",
           "finish": "finished", "other": "moved"}  # fmt: skip
@@ -27,7 +27,7 @@ class Counts:
     tasks: int = 0
     ended: dict[str, int] = field(default_factory=dict)
 
-    def add(self, view: View, t: Tasks) -> None:
+    def add(self, view: ChunkView, t: TaskChanges) -> None:
         if not len(t):
             return
         del view
@@ -75,4 +75,4 @@ def compare_statistics(world: World, told: dict[str, Any], collector: Collector)
             here = counted.get((tube.space, status), 0)
             if name in said and said[name] != here:
                 text = f"{name}: statistics say {said[name]}, the log {here}"
-                collector.add(Finding("statistics_differ", tube=tube.name, text=text))
+                collector.add(Breach("statistics_differ", tube=tube.name, text=text))

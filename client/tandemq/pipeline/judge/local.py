@@ -13,20 +13,20 @@ from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.chunks import WORTH_COMPILING, SourceChunk, chunks
 from tandemq.pipeline.judge.compare import compare_nodes, compare_rescue
 from tandemq.pipeline.judge.counts import Counts, compare_statistics
-from tandemq.pipeline.judge.read import NodeLog, Part
-from tandemq.pipeline.judge.rules.base import Finding, Rule
+from tandemq.pipeline.judge.read import NodeLog, SegmentFrames
+from tandemq.pipeline.judge.rules.base import Breach, Rule
 from tandemq.pipeline.judge.rules.catalogue import ALL, chosen
 from tandemq.pipeline.judge.snapshots import compare_snapshot, world_of
-from tandemq.pipeline.judge.tasks import Tasks
+from tandemq.pipeline.judge.tasks import TaskChanges
 from tandemq.pipeline.judge.verdict import Collector, Verdict
-from tandemq.pipeline.judge.world import QUEUE, View, World
+from tandemq.pipeline.judge.world import QUEUE, ChunkView, World
 
 #: What a rule may meet in rows that no node writes.
 STRANGE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 
 @dataclass
-class Wanted:
+class AuditRequest:
     """What to audit besides the logs.
 
     clients: what clients were told, rows of process, f, tube, task_id, outcome, digest. commit_lsn:
@@ -56,13 +56,13 @@ class Replay:
 
 
 def audit(
-    paths: Sequence[str], wanted: Wanted | None = None, kept: Replay | None = None
+    paths: Sequence[str], wanted: AuditRequest | None = None, kept: Replay | None = None
 ) -> Verdict:
     """The verdict on these directories. kept: where the last audit ended; it goes on from there.
 
     Raises `StorageError` for what is no data directory, `ValueError` for an unknown rule.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or AuditRequest()
     rules = chosen(wanted.only, wanted.without)
     names = {rule.name for rule in rules}
     collector = Collector([rule.name for rule in ALL if rule.name in names], wanted.limit)
@@ -72,7 +72,7 @@ def audit(
     if not replay.last_lsn or not _goes_on(main, replay):
         _begin(main, replay)
     parts = main.parts(sums=len(logs) > 1, after=replay.last_lsn)
-    seen: list[Part] = []
+    seen: list[SegmentFrames] = []
     done = _replay(
         main, _kept(parts, seen, replay, len(logs) > 1), replay, rules, collector, wanted
     )
@@ -122,7 +122,9 @@ def _begin(log: NodeLog, replay: Replay) -> None:
                 log.tell("damaged", None, str(error))
 
 
-def _kept(parts: Iterable[Part], seen: list[Part], replay: Replay, keep: bool) -> Iterable[Part]:
+def _kept(
+    parts: Iterable[SegmentFrames], seen: list[SegmentFrames], replay: Replay, keep: bool
+) -> Iterable[SegmentFrames]:
     """The parts, noted; their bytes are only kept where nodes are compared."""
     for part in parts:
         if part.term.start_lsn == part.first_lsn:
@@ -135,11 +137,11 @@ def _kept(parts: Iterable[Part], seen: list[Part], replay: Replay, keep: bool) -
 
 def _replay(
     log: NodeLog,
-    parts: Iterable[Part],
+    parts: Iterable[SegmentFrames],
     replay: Replay,
     rules: list[Rule],
     collector: Collector,
-    wanted: Wanted,
+    wanted: AuditRequest,
 ) -> dict[str, int]:
     """Run the rules over all chunks; what there was."""
     names = {rule.name for rule in rules}
@@ -179,8 +181,8 @@ def _between_alterations(chunk: SourceChunk) -> Iterator[SourceChunk]:
 
 def _judge(chunk: SourceChunk, replay: Replay, rules: list[Rule], collector: Collector) -> None:
     world = replay.world
-    view = View(world, chunk)
-    tasks = Tasks(view)
+    view = ChunkView(world, chunk)
+    tasks = TaskChanges(view)
     for rule in rules:
         if rule.needs_complete and not world.complete:
             continue
@@ -191,13 +193,13 @@ def _judge(chunk: SourceChunk, replay: Replay, rules: list[Rule], collector: Col
             # Values of other types than any node writes.
             lsn = chunk.lsn_of(0)
             text = f"rule {rule.name} cannot judge LSN {lsn} to {chunk.last_lsn}: {error!r}"
-            collector.add(Finding("strange_op", lsn=lsn, node=chunk.node, text=text))
+            collector.add(Breach("strange_op", lsn=lsn, node=chunk.node, text=text))
     for rec, term in view.terms:
         lsn = chunk.lsn_of(rec)
         opened = replay.opened.pop(lsn, ())
         if tuple(term[:6]) != opened[:6]:
             text = f"the record says {term!r}, its segment {opened!r}"
-            collector.add(Finding("forked_lineage", lsn=lsn, node=chunk.node, text=text))
+            collector.add(Breach("forked_lineage", lsn=lsn, node=chunk.node, text=text))
     replay.counts.add(view, tasks)
     view.carry(tasks.holder_after)
     replay.last_lsn = chunk.last_lsn

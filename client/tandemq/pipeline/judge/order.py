@@ -14,8 +14,8 @@ import numpy as np
 
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.table import Bits, Ints
-from tandemq.pipeline.judge.tasks import PRI, PRI15, RANK15, READY, TAKEN, Tasks
-from tandemq.pipeline.judge.world import TTL_DRIVERS, Tube, View
+from tandemq.pipeline.judge.tasks import PRI, PRI15, RANK15, READY, TAKEN, TaskChanges
+from tandemq.pipeline.judge.world import TTL_DRIVERS, ChunkView, LoggedTube
 
 #: queue15: ranks of tasks nobody moved; larger ones are sent back and wait for a turn of theirs.
 MIDDLE_15 = 1 << 32
@@ -33,7 +33,7 @@ class Passed:
     still_there: bool
 
 
-def passed_over(view: View, t: Tasks) -> list[Passed]:
+def passed_over(view: ChunkView, t: TaskChanges) -> list[Passed]:
     """Tasks that were ready while a later one of their queue was taken; each told of once."""
     queue, rank, judged = _places(view, t)
     entered = judged & (t.sa == READY) & ((t.sb != READY) | ~t.existed)
@@ -58,7 +58,7 @@ def passed_over(view: View, t: Tasks) -> list[Passed]:
     return passed
 
 
-def _places(view: View, t: Tasks) -> tuple[Ints, Ints, Bits]:
+def _places(view: ChunkView, t: TaskChanges) -> tuple[Ints, Ints, Bits]:
     """(queue, rank in it, whether its order is judged) of each change."""
     fifo, ttl = t.of("fifo", "utube"), t.of(*TTL_DRIVERS)
     lanes, records = t.of("queue15"), t.of("xqueue")
@@ -83,7 +83,7 @@ def _places(view: View, t: Tasks) -> tuple[Ints, Ints, Bits]:
     return queue, _ranks(pri, key), judged
 
 
-def _of_records(view: View, t: Tasks, pri: Ints, key: Ints) -> tuple[Ints, Ints, Bits]:
+def _of_records(view: ChunkView, t: TaskChanges, pri: Ints, key: Ints) -> tuple[Ints, Ints, Bits]:
     """Of xqueue: the field of the priority, and keys by number or by how their text begins."""
     fields = view.of_tubes(_priority_field)
     fit = np.ones(len(t), bool)
@@ -99,7 +99,7 @@ def _of_records(view: View, t: Tasks, pri: Ints, key: Ints) -> tuple[Ints, Ints,
     return pri, np.where(begins > 0, begins, key), fit
 
 
-def _priority_field(tube: Tube) -> int:
+def _priority_field(tube: LoggedTube) -> int:
     """Field of an xqueue's rows that orders them, 0 for none."""
     if tube.driver != "xqueue":
         return 0

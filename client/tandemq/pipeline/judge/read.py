@@ -18,7 +18,7 @@ from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FRAME_MAGIC, HEADER_SIZE, FrameHeader
 from tandemq.model.terms import Term
-from tandemq.pipeline.judge.rules.base import Finding
+from tandemq.pipeline.judge.rules.base import Breach
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of, node_name
 
@@ -27,7 +27,7 @@ _NO_CRC = bytes(4)
 
 
 @dataclass
-class Part:
+class SegmentFrames:
     """A segment's frames: headers, and where their bodies begin in `data`.
 
     sums: CRC of each body, where asked for.
@@ -63,12 +63,12 @@ class NodeLog:
         self.names = segment_names(self.disk)
         self.snapshots = snapshot_names(self.disk)
         self.rescues = rescue_names(self.disk)
-        self.problems: list[Finding] = []
+        self.problems: list[Breach] = []
         lsn, problem = read_commit(self.disk)
         self.commit_lsn = lsn if problem is None and lsn else None
 
     def tell(self, rule: str, lsn: int | None, text: str) -> None:
-        self.problems.append(Finding(rule, lsn=lsn, node=self.node, text=text))
+        self.problems.append(Breach(rule, lsn=lsn, node=self.node, text=text))
 
     @property
     def size(self) -> int:
@@ -102,7 +102,7 @@ class NodeLog:
             return None
         return reader.term.id if self.last_lsn() >= lsn else b""
 
-    def parts(self, sums: bool = False, after: int = 0) -> Iterator[Part]:
+    def parts(self, sums: bool = False, after: int = 0) -> Iterator[SegmentFrames]:
         """Segments in order, each told of if it is damaged or does not follow the one before.
 
         after: segments that end at or before this LSN are left out.
@@ -130,7 +130,7 @@ class NodeLog:
             due = part.last_lsn + 1
             yield part
 
-    def _check_term(self, part: Part, before: Term | None, seen: dict[int, bytes]) -> None:
+    def _check_term(self, part: SegmentFrames, before: Term | None, seen: dict[int, bytes]) -> None:
         term = part.term
         if seen.setdefault(term.number, term.id) != term.id:
             text = f"term {term.number} is {seen[term.number].hex()} and {term.id.hex()}"
@@ -144,7 +144,7 @@ class NodeLog:
             text = f"parent is {parent}, the term before is {before.id.hex()}"
             self.tell("forked_lineage", term.start_lsn, text)
 
-    def rescued(self) -> Iterator[Part]:
+    def rescued(self) -> Iterator[SegmentFrames]:
         """The rescue files."""
         for name in self.rescues:
             part = read_part(self, name, False, self.tell, rescue=True)
@@ -155,7 +155,9 @@ class NodeLog:
 Tell = Callable[[str, "int | None", str], None]
 
 
-def read_part(log: NodeLog, name: str, sums: bool, tell: Tell, rescue: bool = False) -> Part | None:
+def read_part(
+    log: NodeLog, name: str, sums: bool, tell: Tell, rescue: bool = False
+) -> SegmentFrames | None:
     """One segment; None where not even its header can be read."""
     last = rescue or name == log.names[-1]
     try:
@@ -166,7 +168,7 @@ def read_part(log: NodeLog, name: str, sums: bool, tell: Tell, rescue: bool = Fa
         if not (last and log.disk.size(name) <= SEGMENT_HEADER_SIZE):
             tell("damaged", None, str(error))
         return None
-    part = Part(name, reader.term, data)
+    part = SegmentFrames(name, reader.term, data)
     walk(part, reader.first_lsn, len(data) - (FOOTER_SIZE if footer is not None else 0), sums)
     stop = part.end
     if footer is not None and stop == len(data) - FOOTER_SIZE:
@@ -185,14 +187,14 @@ def read_part(log: NodeLog, name: str, sums: bool, tell: Tell, rescue: bool = Fa
     return part
 
 
-def reader_after(log: NodeLog, name: str, part: Part, rescue: bool) -> int | None:
+def reader_after(log: NodeLog, name: str, part: SegmentFrames, rescue: bool) -> int | None:
     """Where something valid stands behind the end of the whole frames; None: a write under way."""
     reader = SegmentReader(log.disk, name, log.meta, rescue=rescue)
     reader.info.last_lsn = part.last_lsn if part.frames else reader.first_lsn - 1
     return reader.follows_valid(part.end)
 
 
-def walk(part: Part, first_lsn: int, stop: int, sums: bool) -> None:
+def walk(part: SegmentFrames, first_lsn: int, stop: int, sums: bool) -> None:
     """The frames up to byte `stop`, as far as they are whole, verified and in order."""
     data, view = part.data, memoryview(part.data)
     crc32, unpack = zlib.crc32, _HEADER.unpack_from

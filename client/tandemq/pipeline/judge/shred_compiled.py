@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from tandemq.model.errors import GaveUp
 from tandemq.model.record import FrameHeader
 from tandemq.pipeline.judge import words as w
 from tandemq.spark.heads import ARRAY, BIG, BIN, INT, NIL, OTHER, STR, head, skip
@@ -31,10 +32,6 @@ DONE, MORE_ROOM, GIVE_UP = 0, 1, 2
 
 #: CRC of the other sources in the machine code kept: a test compares it.
 MADE_OF = 0xB792423E
-
-
-class GaveUp(Exception):
-    """These frames are for plain Python."""
 
 
 def _crc_table() -> Any:

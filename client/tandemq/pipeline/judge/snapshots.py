@@ -10,12 +10,12 @@ from tandemq.log.snapshot import read_snapshot
 from tandemq.model.record import CREATE, INSERT_MANY, MARK
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.read import NodeLog
-from tandemq.pipeline.judge.rules.base import Finding
+from tandemq.pipeline.judge.rules.base import Breach
 from tandemq.pipeline.judge.shred import shred_op
 from tandemq.pipeline.judge.table import Ints
-from tandemq.pipeline.judge.tasks import Tasks
+from tandemq.pipeline.judge.tasks import TaskChanges
 from tandemq.pipeline.judge.verdict import Collector
-from tandemq.pipeline.judge.world import QUEUE, Chunk, View, World
+from tandemq.pipeline.judge.world import QUEUE, Chunk, ChunkView, World
 
 
 def world_of(log: NodeLog, name: str) -> World:
@@ -43,9 +43,9 @@ def world_of(log: NodeLog, name: str) -> World:
             for number, (time, kind, session, ops) in enumerate(found[1]):
                 owner = 0 if session is None else w.word(session)
                 add(found[0].first_lsn + number, time, kind, owner, ops)
-    view = View(world, Chunk(_array(records, w.R_COLUMNS), _array(lines, w.COLUMNS),
+    view = ChunkView(world, Chunk(_array(records, w.R_COLUMNS), _array(lines, w.COLUMNS),
                              lambda rec: _single(ops_of[rec])))  # fmt: skip
-    tasks = Tasks(view)
+    tasks = TaskChanges(view)
     view.carry(tasks.holder_after)
     for space, mark in marks.items():
         if space in world.by_space:
@@ -99,14 +99,14 @@ def compare_snapshot(log: NodeLog, name: str, world: World, collector: Collector
         text = _difference(lines, other.states[kind])
         if text:
             said = f"{name}: {kind}: {text}"
-            collector.add(Finding("snapshot_differs", lsn=lsn, node=log.node, text=said))
+            collector.add(Breach("snapshot_differs", lsn=lsn, node=log.node, text=said))
     there = {tube.space: tube for tube in other.tubes}
     for tube in world.tubes:
         mine = None if tube.opts.get(":gone") else tube.next_id
         theirs = there.get(tube.space)
         if mine is not None and (theirs is None or theirs.next_id != mine):
             said = f"{name}: tube {tube.name}: the next id is {mine} by the log"
-            collector.add(Finding("snapshot_differs", lsn=lsn, node=log.node, text=said))
+            collector.add(Breach("snapshot_differs", lsn=lsn, node=log.node, text=said))
 
 
 def _difference(one: Ints, other: Ints) -> str:

@@ -13,7 +13,7 @@ from tandemq.model.errors import StorageError
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.counts import Counts
 from tandemq.pipeline.judge.local import Replay
-from tandemq.pipeline.judge.world import Tube, World
+from tandemq.pipeline.judge.world import LoggedTube, World
 
 VERSION = 1
 #: What is kept of an older version of the replay means something else.
@@ -54,7 +54,7 @@ def load(path: Path, cluster: str) -> Replay:
         raise StorageError(str(path), 0, f"belongs to cluster {owner}")
     world = World(value["complete"], settings=value["settings"])
     for fields in value["tubes"]:
-        tube = Tube(**fields)
+        tube = LoggedTube(**fields)
         world.tubes.append(tube)
         world.by_space[tube.space] = tube
     for name, data in value["states"].items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.table import Bits, Ints, linked, standing
-from tandemq.pipeline.judge.world import DRIVERS, TTL_DRIVERS, View
+from tandemq.pipeline.judge.world import DRIVERS, TTL_DRIVERS, ChunkView
 
 READY, TAKEN, BURIED, DELAYED, ZOMBIE, KEPT, DONE15 = (ord(one) for one in "rt!~zd*")
 #: Fields of the rows of ttl drivers, of queue15 and of xqueue.
@@ -27,10 +27,10 @@ def plus(one: Ints, other: Any) -> Ints:
     return np.where((one >= 0) & (other >= 0) & (found < 0), w.LARGEST, found)
 
 
-class Tasks:
+class TaskChanges:
     """One element for each change of a task; `known`: what it was before is known."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ChunkView) -> None:
         self.view, table = view, view.tasks
         self.table = table
         self.space = table.of_line(w.SPACE)

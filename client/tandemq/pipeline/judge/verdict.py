@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandemq.pipeline.judge.chunks import SourceChunk
-from tandemq.pipeline.judge.rules.base import ERROR, Finding
+from tandemq.pipeline.judge.rules.base import ERROR, Breach
 
 #: Bytes of a record that are shown.
 SHOWN = 600
@@ -55,11 +55,11 @@ class Collector:
         self.limit = limit
         self.counted: dict[str, int] = {}
         self.severity: dict[str, str] = {}
-        self.kept: list[Finding] = []
+        self.kept: list[Breach] = []
         self.order = {name: at for at, name in enumerate(order)}
         self._told: set[tuple[str, str | None, int | None]] = set()
 
-    def add(self, finding: Finding, chunk: SourceChunk | None = None, node: str = "") -> None:
+    def add(self, finding: Breach, chunk: SourceChunk | None = None, node: str = "") -> None:
         """A finding; what the record holds is looked up for those that are kept."""
         if finding.rule not in self.order:
             return
@@ -87,7 +87,7 @@ class Collector:
         return Verdict(not broken, counts, broken, rows, warnings)
 
 
-def _evidence(finding: Finding, chunk: SourceChunk) -> str:
+def _evidence(finding: Breach, chunk: SourceChunk) -> str:
     told: dict[str, Any] = {"said": finding.text} if finding.text else {}
     told |= finding.more
     try:

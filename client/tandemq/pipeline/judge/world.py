@@ -29,7 +29,7 @@ DRIVERS = ("", *BUILT_IN, "queue15", "xqueue")
 
 
 @dataclass
-class Tube:
+class LoggedTube:
     """A tube as the log tells of it. number: among all tubes of the log; tube_id: the queue's."""
 
     number: int
@@ -82,24 +82,24 @@ class World:
     """Carried from chunk to chunk. complete: every row and tube there is is known."""
 
     complete: bool = True
-    tubes: list[Tube] = field(default_factory=list)
-    by_space: dict[int, Tube] = field(default_factory=dict)
+    tubes: list[LoggedTube] = field(default_factory=list)
+    by_space: dict[int, LoggedTube] = field(default_factory=dict)
     #: State lines by space class: tasks, owners, notes, others.
     states: dict[str, Ints] = field(default_factory=dict)
     settings: dict[str, int] = field(default_factory=dict)
     imported: int = 0
 
-    def tube_of(self, space: int) -> Tube:
+    def tube_of(self, space: int) -> LoggedTube:
         """The tube of a space, one without a name where the log never told."""
         found = self.by_space.get(space)
         if found is None:
-            found = Tube(len(self.tubes), f"space {space}", space, "", {}, -1, None)
+            found = LoggedTube(len(self.tubes), f"space {space}", space, "", {}, -1, None)
             self.tubes.append(found)
             self.by_space[space] = found
         return found
 
-    def create(self, space: int, name: str, driver: str, opts: dict[str, Any]) -> Tube:
-        found = Tube(len(self.tubes), name, space, driver, opts)
+    def create(self, space: int, name: str, driver: str, opts: dict[str, Any]) -> LoggedTube:
+        found = LoggedTube(len(self.tubes), name, space, driver, opts)
         self.tubes.append(found)
         self.by_space[space] = found
         return found
@@ -135,7 +135,7 @@ class Chunk:
         return int(self.records[w.R_LSN][rec])
 
 
-class View:
+class ChunkView:
     """A chunk, replayed: tables of changes, and settings as they were at each record."""
 
     def __init__(self, world: World, chunk: Chunk) -> None:
@@ -148,7 +148,7 @@ class View:
         self.imports: set[int] = set()
         self.terms: list[tuple[int, list[Any]]] = []
         self.sweeps: list[tuple[int, int]] = []
-        self.created: list[tuple[int, Tube]] = []
+        self.created: list[tuple[int, LoggedTube]] = []
         self.strange: list[tuple[int, str]] = []
         self._catalogue()
         self._with_states()
@@ -243,7 +243,7 @@ class View:
         numbers = [self.world.tube_of(int(one)).number for one in found]
         return np.array(numbers, np.int64)[place]
 
-    def of_tubes(self, what: Callable[[Tube], Any], kind: Any = np.int64) -> Any:
+    def of_tubes(self, what: Callable[[LoggedTube], Any], kind: Any = np.int64) -> Any:
         """A value for each tube of the log, by number; one more at the end for none."""
         return np.array([what(tube) for tube in self.world.tubes] + [kind(0)], kind)
 

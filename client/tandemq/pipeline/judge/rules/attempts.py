@@ -8,7 +8,7 @@ import numpy as np
 
 from tandemq.model.record import KIND_BURY, KIND_KICK
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.rules.base import Finding, Rule, TaskRule, of_record, of_task
+from tandemq.pipeline.judge.rules.base import Breach, Rule, TaskRule, of_record, of_task
 from tandemq.pipeline.judge.rules.tasks import FAILURES, JUDGED
 from tandemq.pipeline.judge.table import Bits, Ints, linked
 from tandemq.pipeline.judge.tasks import (
@@ -18,17 +18,17 @@ from tandemq.pipeline.judge.tasks import (
     NOTE_FROM_ID,
     NOTE_TIME,
     TAKEN,
-    Tasks,
+    TaskChanges,
 )
-from tandemq.pipeline.judge.world import View
+from tandemq.pipeline.judge.world import ChunkView
 
 
-def _counting(t: Tasks) -> Bits:
+def _counting(t: TaskChanges) -> Bits:
     found: Bits = t.view.of_tubes(lambda tube: tube.counts_attempts, bool)[t.tube]
     return found & t.of(*JUDGED) & ~t.of("queue15")
 
 
-def _failed(t: Tasks) -> Bits:
+def _failed(t: TaskChanges) -> Bits:
     """Attempts that ended badly: xqueue's own release and bury are not counted."""
     found = t.by(*FAILURES, KIND_BURY) & (t.sb == TAKEN) & (t.sa != TAKEN) & t.known
     return found & ~(t.of("xqueue") & t.by(KIND_BURY, 4))
@@ -39,7 +39,7 @@ class AttemptsCount(TaskRule):
 
     name = "attempts_count"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         before, after = t.attempts()
         counting, failed = _counting(t), _failed(t)
         # xqueue's own release and bury count nothing, an operator's release of a record does.
@@ -50,7 +50,7 @@ class AttemptsCount(TaskRule):
         wrong |= kicked & stays & (after != 0)
         return wrong & ~t.imported & (t.known & ~t.unknown)
 
-    def words(self, t: Tasks, at: int) -> str:
+    def words(self, t: TaskChanges, at: int) -> str:
         before, after = t.attempts()
         return f"{before[at]} attempts before, {after[at]} after"
 
@@ -60,12 +60,12 @@ class NoteTime(TaskRule):
 
     name = "note_time"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         noted = _failed(t) & _counting(t) & t.exists & (t.note >= 0)
         return noted & (t.noted(t.note, NOTE_TIME) != t.time)
 
 
-class GaveUp(TaskRule):
+class GaveUpEarly(TaskRule):
     """A task was given up before its last attempt, or tried again after it.
 
     Given up: buried, or a dead letter, by the end of an attempt.
@@ -73,7 +73,7 @@ class GaveUp(TaskRule):
 
     name = "gave_up"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         most = t.view.of_tubes(lambda tube: tube.max_attempts)[t.tube]
         before, _ = t.attempts()
         failed = _failed(t) & t.by(*FAILURES) & _counting(t) & ~t.unknown
@@ -90,18 +90,18 @@ class DeadLetterLost(TaskRule):
 
     name = "dead_letter_lost"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         gone = t.by(*FAILURES) & t.existed & ~t.exists & t.known
         if not gone.any():
             return gone
         return gone & (_letters(t)[1] < 0)
 
-    def words(self, t: Tasks, at: int) -> str:
+    def words(self, t: TaskChanges, at: int) -> str:
         tube = t.view.world.tubes[int(t.tube[at])]
         return f"its dead letters go to {tube.opts.get('dead_letter')}"
 
 
-def _letters(t: Tasks) -> tuple[Ints, Ints]:
+def _letters(t: TaskChanges) -> tuple[Ints, Ints]:
     """(changes, of each the change that put it elsewhere, by record, tube's name and id).
 
     The tube is known by the note that came with it; -1 for none.
@@ -131,7 +131,7 @@ class DeadLetterChanged(TaskRule):
 
     name = "dead_letter_changed"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         gone = t.by(*FAILURES) & t.existed & ~t.exists & t.known
         if not gone.any():
             return gone
@@ -151,7 +151,7 @@ class DeadLetterChanged(TaskRule):
         return found
 
 
-def _payload(t: Tasks, at: int, before: bool) -> int:
+def _payload(t: TaskChanges, at: int, before: bool) -> int:
     """The word of a task's payload; 0 where its layout is not known."""
     last = {1: 2, 2: 3, 3: 7, 4: 7, 5: 8}.get(int(t.driver[at]))
     if last is None:
@@ -164,7 +164,7 @@ class NoteLeft(TaskRule):
 
     name = "note_left"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         notes = t.view.notes
         gone = t.existed & ~t.exists & t.known
         if not len(notes):
@@ -180,7 +180,7 @@ class StrayNote(Rule):
 
     name = "stray_note"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         notes = view.notes
         if not len(notes):
             return
@@ -201,7 +201,7 @@ class NoteChanged(Rule):
     #: Fields that are set together: the attempts, and with them reason, time and all failures.
     _SETS = (0b100, 0b11100, 0b1000011100)
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         notes = view.notes
         if not len(notes):
             return
@@ -222,6 +222,6 @@ class NoteChanged(Rule):
 
 
 RULES = (
-    AttemptsCount, NoteTime, GaveUp, DeadLetterLost, DeadLetterChanged, NoteLeft, StrayNote,
+    AttemptsCount, NoteTime, GaveUpEarly, DeadLetterLost, DeadLetterChanged, NoteLeft, StrayNote,
     NoteChanged,
 )  # fmt: skip

@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tandemq.pipeline.judge.table import Bits, Ints
-from tandemq.pipeline.judge.tasks import Tasks
-from tandemq.pipeline.judge.world import View
+from tandemq.pipeline.judge.tasks import TaskChanges
+from tandemq.pipeline.judge.world import ChunkView
 
 ERROR, WARNING = "error", "warning"
 
 
 @dataclass
-class Finding:
+class Breach:
     """One breach of a rule. rec: its record in the chunk, -1 where it is about no single one."""
 
     rule: str
@@ -55,7 +55,7 @@ class Rule(ABC):
     needs_complete: ClassVar[bool] = False
 
     @abstractmethod
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         """What breaks the rule in this chunk."""
 
     @classmethod
@@ -67,29 +67,29 @@ class Rule(ABC):
 class TaskRule(Rule):
     """A rule about one change of one task."""
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         if not len(tasks):
             return
         for at in np.flatnonzero(self.broken(tasks) & tasks.real).tolist():
             yield of_task(self, tasks, at, self.words(tasks, at))
 
     @abstractmethod
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         """Of each change whether it breaks the rule."""
 
-    def words(self, t: Tasks, at: int) -> str:
+    def words(self, t: TaskChanges, at: int) -> str:
         """What there is to say of one that does."""
         del t, at
         return ""
 
 
-def of_task(rule: Rule, t: Tasks, at: int, text: str) -> Finding:
+def of_task(rule: Rule, t: TaskChanges, at: int, text: str) -> Breach:
     task, prev = int(t.task[at]), t.table.prev[at]
     states = [chr(one) if 0 < one < 256 else "-" for one in (int(t.sb[at]), int(t.sa[at]))]
     more: dict[str, Any] = {"from": states[0], "to": states[1]}
     if prev >= 0:
         more |= {"before_lsn": int(t.lsn[prev]), "before_kind": int(t.kind[prev])}
-    return Finding(
+    return Breach(
         rule.name,
         rule.severity,
         int(t.lsn[at]),
@@ -102,8 +102,8 @@ def of_task(rule: Rule, t: Tasks, at: int, text: str) -> Finding:
     )
 
 
-def of_record(rule: Rule, view: View, rec: int, text: str, tube: str | None = None) -> Finding:
-    return Finding(rule.name, rule.severity, view.chunk.lsn_of(rec), tube, None, None, text, rec)
+def of_record(rule: Rule, view: ChunkView, rec: int, text: str, tube: str | None = None) -> Breach:
+    return Breach(rule.name, rule.severity, view.chunk.lsn_of(rec), tube, None, None, text, rec)
 
 
 def sorted_by(*keys: Ints) -> Ints:

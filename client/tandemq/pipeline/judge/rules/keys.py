@@ -8,15 +8,15 @@ import numpy as np
 
 from tandemq.model.record import KIND_CREATE_TUBE, KIND_DROP_TUBE, KIND_OTHER, KIND_TRUNCATE
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.rules.base import Finding, Rule, of_record
+from tandemq.pipeline.judge.rules.base import Breach, Rule, of_record
 from tandemq.pipeline.judge.table import Ints
-from tandemq.pipeline.judge.tasks import Tasks
-from tandemq.pipeline.judge.world import KEYS, View
+from tandemq.pipeline.judge.tasks import TaskChanges
+from tandemq.pipeline.judge.world import KEYS, ChunkView
 
 TUBE, TEXT, TASK, EXPIRES = range(4)
 
 
-def _keys(view: View) -> Ints:
+def _keys(view: ChunkView) -> Ints:
     others = view.others
     if not len(others):
         return np.empty(0, np.int64)
@@ -29,7 +29,7 @@ class KeyTwice(Rule):
 
     name = "key_twice"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         others, chosen = view.others, _keys(view)
         for at in chosen.tolist():
@@ -47,7 +47,7 @@ class KeyForgotten(Rule):
 
     name = "key_early"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         others, chosen = view.others, _keys(view)
         gone = chosen[others.existed[chosen] & ~others.exists[chosen]] if len(chosen) else chosen
@@ -63,7 +63,7 @@ class KeyOfNoTask(Rule):
 
     name = "key_of_no_task"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         others, chosen = view.others, _keys(view)
         fresh = chosen[others.inserted[chosen] & others.exists[chosen]] if len(chosen) else chosen
         if not len(fresh):
@@ -92,7 +92,7 @@ class KeyChanged(Rule):
 
     name = "key_changed"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         others, chosen = view.others, _keys(view)
         for at in chosen.tolist():

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.rules.base import Finding, Rule, of_record
-from tandemq.pipeline.judge.tasks import Tasks
-from tandemq.pipeline.judge.world import CATALOGUE, FIRST_TUBE_SPACE, View
+from tandemq.pipeline.judge.rules.base import Breach, Rule, of_record
+from tandemq.pipeline.judge.tasks import TaskChanges
+from tandemq.pipeline.judge.world import CATALOGUE, FIRST_TUBE_SPACE, ChunkView
 
 #: Of the system spaces those that are logged.
 SYSTEM = (512, 514, 516, 517, 518, 519, 521, 523)
@@ -22,7 +22,7 @@ SYSTEM = (512, 514, 516, 517, 518, 519, 521, 523)
 class Told(Rule):
     """A rule whose breaches are found before the replay."""
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del view, tasks
         yield from ()
 
@@ -63,12 +63,12 @@ class TermMissing(Told):
     name = "term_missing"
 
 
-class Clock(Rule):
+class ClockBackwards(Rule):
     """A record is older than the one before it: the log's clock never runs backwards."""
 
     name = "clock"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         times = view.records[w.R_TIME]
         last = view.world.settings.get(":time", 0)
@@ -86,7 +86,7 @@ class StrangeOp(Rule):
     name = "strange_op"
     needs_complete = True
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         lines = view.lines
         space, code = lines[w.SPACE], lines[w.CODE]
@@ -107,7 +107,7 @@ class StrangeTube(Rule):
     name = "strange_tube"
     needs_complete = True
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         for rec, tube in view.created:
             twice = [
@@ -130,7 +130,7 @@ class SystemKind(Rule):
 
     name = "system_kind"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         lines = view.lines
         kinds = lines[w.KIND]
@@ -202,7 +202,7 @@ class OtherPayload(Told):
 
 
 RULES = (
-    Damaged, LsnGap, LsnTwice, TermOrder, ForkedLineage, TermMissing, Clock, StrangeOp, StrangeTube,
-    SystemKind, NodesDiffer, NodeLacks, RescueKept, RescueUnaccounted, SnapshotDiffers,
+    Damaged, LsnGap, LsnTwice, TermOrder, ForkedLineage, TermMissing, ClockBackwards, StrangeOp,
+    StrangeTube, SystemKind, NodesDiffer, NodeLacks, RescueKept, RescueUnaccounted, SnapshotDiffers,
     StatisticsDiffer, LostPut, UndonePut, OtherPayload,
 )  # fmt: skip

@@ -18,16 +18,16 @@ from tandemq.model.record import (
     KIND_TTR,
 )
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.rules.base import Finding, Rule, TaskRule, of_record
+from tandemq.pipeline.judge.rules.base import Breach, Rule, TaskRule, of_record
 from tandemq.pipeline.judge.rules.tasks import ACKS, TAKES
 from tandemq.pipeline.judge.table import Bits, Ints, linked
-from tandemq.pipeline.judge.tasks import TAKEN, Tasks
-from tandemq.pipeline.judge.world import View
+from tandemq.pipeline.judge.tasks import TAKEN, TaskChanges
+from tandemq.pipeline.judge.world import ChunkView
 
 RELEASED_BY_CLIENTS = (4, 24)
 
 
-def _other(t: Tasks) -> Bits:
+def _other(t: TaskChanges) -> Bits:
     return (t.sb == TAKEN) & t.known & (t.holder != 0) & (t.session != t.holder)
 
 
@@ -36,7 +36,7 @@ class AckByOther(TaskRule):
 
     name = "ack_by_other"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(*ACKS) & _other(t)
 
 
@@ -48,7 +48,7 @@ class ReleaseByOther(TaskRule):
 
     name = "release_by_other"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(*RELEASED_BY_CLIENTS) & _other(t) & (t.session != 0)
 
 
@@ -57,7 +57,7 @@ class TouchByOther(TaskRule):
 
     name = "touch_by_other"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(KIND_TOUCH) & _other(t)
 
 
@@ -69,7 +69,7 @@ class BuryByOther(TaskRule):
 
     name = "bury_by_other"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         asked = t.of("queue15", "xqueue") & (t.session != 0)
         return t.by(KIND_BURY) & asked & _other(t)
 
@@ -79,7 +79,7 @@ class NoSession(TaskRule):
 
     name = "no_session"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         timers = t.by(KIND_TTR, KIND_TTL, KIND_DELAY, KIND_TERM)
         return t.known & ((t.by(*TAKES, *ACKS) & (t.session == 0)) | (timers & (t.session != 0)))
 
@@ -90,7 +90,7 @@ class SystemSession(Rule):
     name = "system_session"
     _NODES = (KIND_TTR, KIND_TTL, KIND_DELAY, KIND_TERM, 14, 15, 19, 25)
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         kinds, session = view.records[w.R_KIND], view.records[w.R_SESSION]
         for rec in np.flatnonzero(np.isin(kinds, self._NODES) & (session != 0)).tolist():
@@ -102,7 +102,7 @@ class ReleasedOfOther(TaskRule):
 
     name = "released_of_other"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(KIND_SESSION) & _other(t)
 
 
@@ -114,7 +114,7 @@ class OwnerMissing(TaskRule):
 
     name = "owner_wrong"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         took = t.by(*TAKES) & (t.sa == TAKEN) & (t.view.logged.at(t.rec) == 1)
         owners = t.view.owners
         if not len(owners):
@@ -130,7 +130,7 @@ class OwnerLeft(TaskRule):
 
     name = "owner_left"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         owners = t.view.owners
         left = (t.sb == TAKEN) & (t.sa != TAKEN) & t.known
         if not len(owners):
@@ -147,7 +147,7 @@ class StrayOwner(Rule):
 
     name = "stray_owner"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         owners = view.owners
         if not len(owners):
             return
@@ -172,7 +172,7 @@ class TokenRepeated(Rule):
 
     name = "token_repeated"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         owners = view.owners
         chosen: Ints = np.flatnonzero(owners.real & owners.inserted) if len(owners) else []

@@ -9,11 +9,11 @@ import numpy as np
 from tandemq.model.record import KIND_FINISH, KIND_PUT, KIND_PUT_MANY
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.order import Passed, passed_over
-from tandemq.pipeline.judge.rules.base import Finding, Rule, of_record, of_task, sorted_by
+from tandemq.pipeline.judge.rules.base import Breach, Rule, of_record, of_task, sorted_by
 from tandemq.pipeline.judge.rules.tasks import TAKES
 from tandemq.pipeline.judge.table import Ints
-from tandemq.pipeline.judge.tasks import TAKEN, Tasks
-from tandemq.pipeline.judge.world import BUILT_IN, PAUSED, View
+from tandemq.pipeline.judge.tasks import TAKEN, TaskChanges
+from tandemq.pipeline.judge.world import BUILT_IN, PAUSED, ChunkView
 
 _NUMBERED = (*BUILT_IN, "queue15")
 
@@ -26,7 +26,7 @@ class Ids(Rule):
 
     name = "id_hole"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         for at, expected, holes in _steps(view, tasks):
             if holes:
                 yield of_task(self, tasks, at, f"expected id {expected}")
@@ -37,20 +37,20 @@ class IdReused(Rule):
 
     name = "id_reused"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         for at, expected, holes in _steps(view, tasks):
             if not holes and not tasks.existed[at]:
                 yield of_task(self, tasks, at, f"expected id {expected}")
 
 
-def _steps(view: View, t: Tasks) -> list[tuple[int, int, bool]]:
+def _steps(view: ChunkView, t: TaskChanges) -> list[tuple[int, int, bool]]:
     """(change, id that was due, whether it skips some) of puts whose id is not the next one."""
     if not hasattr(view, "id_steps"):
         view.id_steps = _find_steps(view, t)  # type: ignore[attr-defined]
     return view.id_steps  # type: ignore[attr-defined,no-any-return]
 
 
-def _find_steps(view: View, t: Tasks) -> list[tuple[int, int, bool]]:
+def _find_steps(view: ChunkView, t: TaskChanges) -> list[tuple[int, int, bool]]:
     found: list[tuple[int, int, bool]] = []
     puts = np.flatnonzero(t.real & t.inserted & t.of(*_NUMBERED, "xqueue") & ~t.table.swept)
     if not len(puts):
@@ -90,7 +90,7 @@ class OrderBreak(Rule):
     name = "order_break"
     over = False
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         if not hasattr(view, "passed"):
             view.passed = passed_over(view, tasks)  # type: ignore[attr-defined]
         one: Passed
@@ -112,7 +112,7 @@ class UtubeOverlap(Rule):
 
     name = "utube_overlap"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         t = tasks
         subs = t.of("utube", "utubettl") & t.known
         moved = np.flatnonzero(
@@ -137,7 +137,7 @@ class UtubeOverlap(Rule):
             yield of_task(self, t, int(moved[place]), "another task of its sub-queue is out")
 
 
-def _sub_queue(t: Tasks) -> Ints:
+def _sub_queue(t: TaskChanges) -> Ints:
     """The word of each task's sub-queue."""
     found = np.zeros(len(t), np.int64)
     for name, field in (("utube", 2), ("utubettl", 7), ("queue15", 2)):
@@ -157,7 +157,7 @@ class OverCapacity(Rule):
     name = "over_capacity"
     needs_complete = True
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         t = tasks
         limits = view.of_tubes(lambda tube: int(tube.opts.get("capacity") or 0))
         mine = (limits[t.tube] > 0) & (t.table.real | t.exists)
@@ -184,7 +184,7 @@ class Paused(Rule):
 
     name = "paused"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         others, t = view.others, tasks
         rows: Ints = np.flatnonzero(others.of_line(w.SPACE) == PAUSED) if len(others) else []
         for tube_id in {int(others.of_line(w.K0)[row]) for row in rows}:
@@ -198,8 +198,14 @@ class Paused(Rule):
                 yield from self._during(t, view, tube_id, recs, np.array(flags), kinds)
 
     def _during(
-        self, t: Tasks, view: View, tube_id: int, recs: Ints, flags: Ints, kinds: tuple[int, ...]
-    ) -> Iterator[Finding]:
+        self,
+        t: TaskChanges,
+        view: ChunkView,
+        tube_id: int,
+        recs: Ints,
+        flags: Ints,
+        kinds: tuple[int, ...],
+    ) -> Iterator[Breach]:
         mine = view.of_tubes(lambda tube: tube.tube_id == tube_id, bool)[t.tube]
         asked = np.flatnonzero(mine & t.real & t.by(*kinds) & (t.exists | t.inserted))
         at = np.searchsorted(recs, t.rec[asked], "right") - 1
@@ -218,7 +224,7 @@ class Counted(Rule):
     name = "wrong_number"
     _SINGLE = (1, 2, 3, 4, 5, 8, 9, 10, 11)
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         t, records = tasks, view.records
         kinds = records[w.R_KIND]
         touched = np.zeros(records.shape[1] + 1, np.int64)

@@ -8,16 +8,16 @@ import numpy as np
 
 from tandemq.model.record import KIND_CONFIG, KIND_SESSION, KIND_TERM
 from tandemq.pipeline.judge import words as w
-from tandemq.pipeline.judge.rules.base import WARNING, Finding, Rule, TaskRule, of_record
+from tandemq.pipeline.judge.rules.base import WARNING, Breach, Rule, TaskRule, of_record
 from tandemq.pipeline.judge.rules.tasks import GIVEN_BACK, TAKES
 from tandemq.pipeline.judge.table import Bits, Ints
-from tandemq.pipeline.judge.tasks import TAKEN, Tasks
-from tandemq.pipeline.judge.world import SHARED, View
+from tandemq.pipeline.judge.tasks import TAKEN, TaskChanges
+from tandemq.pipeline.judge.world import SHARED, ChunkView
 
 EXPIRES, ACTIVE = 1, 2
 
 
-def _sessions(view: View) -> Ints:
+def _sessions(view: ChunkView) -> Ints:
     """Changes of rows of sessions."""
     others = view.others
     if not len(others):
@@ -26,7 +26,7 @@ def _sessions(view: View) -> Ints:
     return np.flatnonzero(chosen & (others.existed | others.exists))
 
 
-def _claimable(view: View, others_at: Ints, time: Ints) -> Bits:
+def _claimable(view: ChunkView, others_at: Ints, time: Ints) -> Bits:
     """Sessions that could still be claimed when this change removed them."""
     others = view.others
     rec = others.rec[others_at]
@@ -44,7 +44,7 @@ class SessionEnded(Rule):
 
     name = "session_early"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         others, chosen = view.others, _sessions(view)
         gone = chosen[others.existed[chosen] & ~others.exists[chosen]] if len(chosen) else chosen
@@ -57,12 +57,12 @@ class SessionEnded(Rule):
             yield of_record(self, view, int(others.rec[at]), "")
 
 
-class SessionTimes(Rule):
+class SessionEndMoved(Rule):
     """A session ends at another moment than its last connection's end and its ttr make it."""
 
     name = "session_times"
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         others, chosen = view.others, _sessions(view)
         if not len(chosen):
@@ -92,7 +92,7 @@ class ReleasedEarly(TaskRule):
 
     name = "released_early"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         back = t.by(KIND_TERM) & (t.sb == TAKEN) & (t.sa != TAKEN) & t.known
         back &= (t.view.logged.before(t.rec) == 1) & (t.view.ttr.before(t.rec) > 0)
         if not back.any():
@@ -109,7 +109,7 @@ class HeldByNobody(TaskRule):
     name = "held_by_nobody"
     needs_complete = True
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         found = np.zeros(len(t), bool)
         others, chosen = t.view.others, _sessions(t.view)
         gone = chosen[others.existed[chosen] & ~others.exists[chosen]] if len(chosen) else chosen
@@ -126,7 +126,7 @@ class HeldByNobody(TaskRule):
         return found
 
 
-def _alive(t: Tasks, sessions: Ints) -> Bits:
+def _alive(t: TaskChanges, sessions: Ints) -> Bits:
     """Whether the session's row is there after the record of the change."""
     others, view = t.view.others, t.view
     found = np.zeros(len(t), bool)
@@ -151,7 +151,7 @@ class UnknownSession(Rule):
     severity = WARNING
     needs_complete = True
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         del tasks
         others, records = view.others, view.records
         takes = np.flatnonzero(np.isin(records[w.R_KIND], TAKES))
@@ -179,7 +179,7 @@ class SessionUntouched(Rule):
     name = "empty_session"
     severity = WARNING
 
-    def find(self, view: View, tasks: Tasks) -> Iterator[Finding]:
+    def find(self, view: ChunkView, tasks: TaskChanges) -> Iterator[Breach]:
         records = view.records
         kinds = records[w.R_KIND]
         lines = np.bincount(view.lines[w.REC], minlength=records.shape[1])
@@ -188,5 +188,5 @@ class SessionUntouched(Rule):
 
 
 RULES = (
-    SessionEnded, SessionTimes, ReleasedEarly, HeldByNobody, UnknownSession, SessionUntouched,
+    SessionEnded, SessionEndMoved, ReleasedEarly, HeldByNobody, UnknownSession, SessionUntouched,
 )  # fmt: skip

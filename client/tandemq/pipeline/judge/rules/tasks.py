@@ -32,7 +32,16 @@ from tandemq.model.record import (
 )
 from tandemq.pipeline.judge.rules.base import TaskRule
 from tandemq.pipeline.judge.table import Bits
-from tandemq.pipeline.judge.tasks import BURIED, DELAYED, DONE15, KEPT, READY, TAKEN, ZOMBIE, Tasks
+from tandemq.pipeline.judge.tasks import (
+    BURIED,
+    DELAYED,
+    DONE15,
+    KEPT,
+    READY,
+    TAKEN,
+    ZOMBIE,
+    TaskChanges,
+)
 
 PUTS = (KIND_PUT, KIND_PUT_MANY)
 TAKES = (KIND_TAKE, KIND_TAKE_MANY)
@@ -54,7 +63,7 @@ class PutTwice(TaskRule):
 
     name = "put_twice"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.table.replaced & t.existed
 
 
@@ -66,7 +75,7 @@ class UnknownTask(TaskRule):
 
     name = "unknown_task"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.missing & ~_was_there(t)
 
 
@@ -75,7 +84,7 @@ class DoubleAck(TaskRule):
 
     name = "double_ack"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.missing & _was_there(t) & t.by(*ACKS)
 
 
@@ -84,11 +93,11 @@ class Revived(TaskRule):
 
     name = "revived"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.missing & _was_there(t) & ~t.by(*ACKS)
 
 
-def _was_there(t: Tasks) -> Bits:
+def _was_there(t: TaskChanges) -> Bits:
     """Tasks that are gone: seen in this chunk, or of an id that was given."""
     if not t.missing.any():
         return t.missing
@@ -104,7 +113,7 @@ class Vanished(TaskRule):
 
     name = "vanished"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         gone = t.existed & ~t.exists
         return gone & ~t.by(*ENDS, *FAILURES)
 
@@ -114,7 +123,7 @@ class TwoHolders(TaskRule):
 
     name = "two_holders"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(*TAKES) & (t.sb == TAKEN) & t.known
 
 
@@ -123,7 +132,7 @@ class TookBuried(TaskRule):
 
     name = "took_buried"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(*TAKES) & (t.sb == BURIED)
 
 
@@ -132,7 +141,7 @@ class TookDelayed(TaskRule):
 
     name = "took_delayed"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(*TAKES) & (t.sb == DELAYED)
 
 
@@ -141,7 +150,7 @@ class TookFinished(TaskRule):
 
     name = "took_finished"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(*TAKES) & np.isin(t.sb, (ZOMBIE, KEPT, DONE15)) & t.existed
 
 
@@ -150,7 +159,7 @@ class NotHeld(TaskRule):
 
     name = "not_held"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         asked = t.by(*ACKS, *RELEASES, KIND_TTR) | (t.by(KIND_TOUCH) & ~t.of("xqueue"))
         return asked & t.existed & (t.sb != TAKEN) & t.of(*JUDGED)
 
@@ -160,7 +169,7 @@ class NotBuried(TaskRule):
 
     name = "not_buried"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         waited = t.ttl_tube & (t.sb == DELAYED)
         return t.by(KIND_KICK) & t.existed & (t.sb != BURIED) & ~waited
 
@@ -170,7 +179,7 @@ class NotDelayed(TaskRule):
 
     name = "not_delayed"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         return t.by(KIND_DELAY) & t.existed & (t.sb != DELAYED)
 
 
@@ -179,7 +188,7 @@ class WrongState(TaskRule):
 
     name = "wrong_state"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         built_in = ~t.of("xqueue", "queue15")
         record, lanes = t.of("xqueue"), t.of("queue15")
         back = np.isin(t.sa, (READY, DELAYED, BURIED, 0))
@@ -210,7 +219,7 @@ class WrongKind(TaskRule):
 
     name = "wrong_kind"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         touching = (*PUTS, *TAKES, *ACKS, *FAILURES, KIND_BURY, KIND_KICK, KIND_DELETE)
         known = t.by(*touching, KIND_TOUCH, KIND_TTL, KIND_DELAY, KIND_OTHER, KIND_TRUNCATE)
         fresh = t.inserted & ~t.existed
@@ -235,7 +244,7 @@ class StrangeRow(TaskRule):
     }
     _STATES: ClassVar[dict[str, str]] = {"queue15": "r~t!*", "xqueue": "rt~!zd"}
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         found = np.zeros(len(t), bool)
         width = t.table.of_line(6)
         for name in JUDGED:

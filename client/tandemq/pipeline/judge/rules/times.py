@@ -41,7 +41,7 @@ from tandemq.pipeline.judge.tasks import (
     TTR,
     TTR15,
     ZOMBIE,
-    Tasks,
+    TaskChanges,
     plus,
 )
 
@@ -64,14 +64,14 @@ class TooEarly(TaskRule):
 
     name = "too_early"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         timed = t.by(KIND_TTL, KIND_TTR, KIND_DELAY) & t.existed & t.known
         early = t.time < t.deadline(after=False)
         early |= t.by(KIND_TTL) & t.ttl_tube & (t.time < t.end_of_life(after=False))
         zombies = t.by(KIND_OTHER) & t.of("xqueue") & (t.sb == ZOMBIE) & ~t.exists
         return (timed | (zombies & t.existed)) & early
 
-    def words(self, t: Tasks, at: int) -> str:
+    def words(self, t: TaskChanges, at: int) -> str:
         return (
             f"due at {moment(int(t.deadline(after=False)[at]))}, came at {moment(int(t.time[at]))}"
         )
@@ -86,7 +86,7 @@ class LateAck(TaskRule):
 
     name = "late_ack"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         held = t.by(*ACKS, *RELEASES, KIND_TOUCH) & (t.sb == TAKEN)
         over = t.deadline(after=False)
         timed = (over > 0) & (over < w.LARGEST - SLACK_US) & ~t.imported
@@ -100,7 +100,7 @@ class LateTake(TaskRule):
 
     name = "late_take"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         taken = t.by(*TAKES) & t.existed & t.known & (t.sb == READY)
         over = t.end_of_life(after=False)
         late = t.time >= over
@@ -116,7 +116,7 @@ class WrongDeadline(TaskRule):
 
     name = "wrong_deadline"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         wrong = np.zeros(len(t), bool)
         for mine, judged in (
             (t.ttl_tube & ~t.imported, _of_ttl),
@@ -127,11 +127,11 @@ class WrongDeadline(TaskRule):
                 wrong |= mine & judged(t)
         return wrong & t.exists & t.known
 
-    def words(self, t: Tasks, at: int) -> str:
+    def words(self, t: TaskChanges, at: int) -> str:
         return f"next event {int(t.deadline(after=True)[at])}, record of {int(t.time[at])}"
 
 
-def _of_ttl(t: Tasks) -> Bits:
+def _of_ttl(t: TaskChanges) -> Bits:
     next_event, ends = t.after(NEXT), plus(t.after(CREATED), t.after(TTL))
     wrong = np.isin(t.sa, (READY, BURIED)) & (next_event != ends)
     wrong |= t.by(*TAKES) & (next_event != np.minimum(plus(t.time, t.after(TTR)), ends))
@@ -153,7 +153,7 @@ def _of_ttl(t: Tasks) -> Bits:
     return wrong
 
 
-def _of_15(t: Tasks) -> Bits:
+def _of_15(t: TaskChanges) -> Bits:
     event, ends = t.after(EVENT15), plus(t.after(CREATED15), t.after(TTL15))
     wrong = np.isin(t.sa, (READY, BURIED, DONE15)) & (event != ends)
     leased = np.minimum(plus(t.time, t.after(TTR15)), ends)
@@ -164,7 +164,7 @@ def _of_15(t: Tasks) -> Bits:
     return wrong
 
 
-def _of_records(t: Tasks) -> Bits:
+def _of_records(t: TaskChanges) -> Bits:
     runat, kind, expires = t.after(RUNAT_X), t.after(KIND_X), t.after(EXPIRES_X)
     none = kind == w.text_word("")
     wrong = none != (runat == 0)
@@ -183,7 +183,7 @@ class WrongCreation(TaskRule):
 
     name = "wrong_creation"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         fresh = t.inserted & t.exists & ~t.imported
         found = t.ttl_tube & (t.after(CREATED) != t.time)
         return fresh & (found | (t.of("queue15") & (t.after(CREATED15) != t.time)))
@@ -194,7 +194,7 @@ class FieldChanged(TaskRule):
 
     name = "field_changed"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         stays = t.existed & t.exists & ~t.inserted & t.known
         wrong = np.zeros(len(t), bool)
         same = t.table.same
@@ -217,7 +217,7 @@ class FieldChanged(TaskRule):
         return wrong & stays
 
     @staticmethod
-    def _of_15(t: Tasks) -> Bits:
+    def _of_15(t: TaskChanges) -> Bits:
         same = t.table.same
         wrong = ~same(2, 3, 6, 8, 10)
         wrong |= ~same(5, 7) & ~t.by(KIND_RELEASE)
@@ -225,7 +225,7 @@ class FieldChanged(TaskRule):
         wrong |= ~same(13) & ~(t.by(KIND_OTHER) & (t.sa == DONE15))
         return wrong
 
-    def words(self, t: Tasks, at: int) -> str:
+    def words(self, t: TaskChanges, at: int) -> str:
         changed = [f for f in range(1, w.FIELDS) if t.after(f)[at] != t.before(f)[at]]
         return f"fields {', '.join(map(str, changed))} of the row, counted from 0"
 
@@ -235,7 +235,7 @@ class WrongCount(TaskRule):
 
     name = "wrong_count"
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         lanes = t.of("queue15") & t.exists & t.known & ~t.imported
         if not lanes.any():
             return lanes
@@ -245,7 +245,7 @@ class WrongCount(TaskRule):
         return lanes & np.where(t.existed & ~t.inserted, taken | buried, fresh)
 
 
-def _step(t: Tasks, field: int) -> Ints:
+def _step(t: TaskChanges, field: int) -> Ints:
     return t.after(field) - t.before(field)
 
 
@@ -255,7 +255,7 @@ class Early(TaskRule):
     name = "strange_moment"
     severity = WARNING
 
-    def broken(self, t: Tasks) -> Bits:
+    def broken(self, t: TaskChanges) -> Bits:
         fresh = t.inserted & t.exists & t.by(*PUTS, *FAILURES) & ~t.imported
         most = 2 * 3_153_600_000_000_000
         wrong = t.ttl_tube & ((t.after(TTL) < 0) | (t.after(TTR) < 0) | (t.after(TTR) > most))
