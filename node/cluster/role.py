@@ -15,6 +15,7 @@ from tandemq.model.terms import Claim, Term
 from tandemq.model.units import SECOND_US
 from tandemq_server.engine import lifecycle
 from tandemq_server.node.cluster import sharing
+from tandemq_server.node.core.read_only import read_only_error
 from tandemq_server.statemachine import effects as fx
 from tandemq_server.statemachine.fiber import QueueStateFiber
 from tandemq_server.statemachine.roles import Role, Transition
@@ -229,7 +230,7 @@ class RoleKeeper:
                 engine.stop()
                 self.links.led_until(self.now())
             case fx.WakeWaiters():
-                engine.wake_all(core.read_only_error())
+                engine.wake_all(read_only_error(core.state))
             case fx.Drain():
                 self._await(step.step)
                 return

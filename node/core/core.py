@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
-from tandemq.model.errors import ER_PROC_LUA, ER_READONLY, QueueError, no_such_proc
+from tandemq.model.errors import ER_PROC_LUA, QueueError, no_such_proc
 from tandemq.model.record import encode_frames
 from tandemq_server.engine import admin
 from tandemq_server.engine.clients import EMPTY
@@ -20,6 +21,7 @@ from tandemq_server.node.core import (
     calls,
     import_calls,
     module_calls,
+    read_only,
     requests,
     space_calls,
     strangers,
@@ -31,36 +33,15 @@ from tandemq_server.node.core.facade import Facade
 from tandemq_server.node.core.identity import Accounts, ClientBounds, Identity
 from tandemq_server.node.core.permits import Permits
 from tandemq_server.node.core.schema_view import SchemaView
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.wire import replies as wire_replies
 from tandemq_server.wire.constants import CALL, CALL_16
 from tandemq_server.wire.overlong import NAME_BYTES_MAX
-from tandemq_server.wire.replies import empty_reply, error_reply, nil_reply
+from tandemq_server.wire.replies import error_reply
 
 #: A reply larger than this is counted towards the connection's output limit at once.
 _LARGE_REPLY = 65_536
-READ_ONLY_TEXT = "Can't modify data on a read-only instance - box.cfg.read_only is true"
-#: The source line one connector's fail-over looks for in the error of a read-only node.
-_READ_ONLY_LINE = 3859
-#: Calls of the original that answer nothing, rather than nil, where they are not served.
-_ANSWER_NOTHING = ("touch", "truncate", "release_all", "grant", "grant_role", "create_tube")
-
-
-@dataclass(slots=True)
-class Turn:
-    """What one event-loop turn produced: at most one frame, and replies to send after it."""
-
-    frame: bytes | None = None
-    first_lsn: int = 0
-    last_lsn: int = 0
-    #: Frames before that one, with their first and last LSNs, where it would be too large.
-    before: Sequence[tuple[bytes, int, int]] = ()
-    replies: list[tuple[Connection, bytes]] = field(default_factory=list)
-    #: Replies that tell nothing of the data: they wait for no record.
-    prompt: list[tuple[Connection, bytes]] = field(default_factory=list)
-    #: When its first request came, by the process's own clock in seconds; 0: not measured.
-    began: float = 0.0
-    #: Of a measured turn: how many calls of each kind it answered.
-    calls: dict[str, int] | None = None
+T = TypeVar("T")
 
 
 class Core(Permits):
@@ -98,6 +79,7 @@ class Core(Permits):
         self.commit_lsn = 0
         self.dirty: list[Connection] = []
         self.prompt: list[tuple[Connection, bytes]] = []
+        self.uncommitted: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self.handlers: dict[str, calls.Handler] = {}
         self.tables: dict[tuple[str, str], dict[bytes, calls.Handler]] = {}
@@ -181,7 +163,7 @@ class Core(Permits):
             broken = self._why_broken(text)
             raise broken or no_such_proc(text)
         if not self.engine.running and not self.serves_always(text):
-            handler = self._refusal(text)
+            handler = read_only.refusal(self, text)
         handler = self.quotas.guarded(connection.user, text, trail.watched(self, text, handler))
         self.table_of(connection)[name] = handler
         return handler
@@ -207,24 +189,6 @@ class Core(Permits):
             "queue.alter_tube",
             "queue.identify",
             "queue.lost",
-        )
-
-    def _refusal(self, text: str) -> calls.Handler:
-        """Answer a changing call on a node that is not RUNNING."""
-        method = text.rpartition(":")[2].rpartition(".")[2]
-
-        def refuse(connection: Connection, ticket: int, args: bytes) -> bytes | None:
-            if not self.read_only_reply_nil:
-                raise self.read_only_error()
-            if method in _ANSWER_NOTHING:
-                return empty_reply(ticket >> 1)
-            return nil_reply(ticket >> 1, bool(ticket & 1))
-
-        return refuse
-
-    def read_only_error(self) -> QueueError:
-        return QueueError(
-            ER_READONLY, f"{READ_ONLY_TEXT} (queue is in {self.state} state)", line=_READ_ONLY_LINE
         )
 
     # -- connections -----------------------------------------------------------------------------
@@ -358,7 +322,33 @@ class Core(Permits):
                 if out or connection.closing:
                     replies.append((connection, out[0] if len(out) == 1 else b"".join(out)))
                     connection.out = []
+        if self.uncommitted:
+            turn.committed, self.uncommitted = self.uncommitted, []
         return turn
+
+    # -- changes that no connection asked for ------------------------------------------------------
+
+    def submit(
+        self, change: Callable[[], T], told: Callable[[T | None, Exception | None], None], now: int
+    ) -> None:
+        """Do `change`, and tell its result once it is committed. `flush` is to follow.
+
+        An error takes back all that `change` did, and is told at once in place of the result.
+        Nothing is told when the node ends, or leads no more, before the commit.
+        """
+        self.advance(now)
+        try:
+            result = change()
+        except Exception as error:
+            self.engine.store.rollback()
+            told(None, error)
+            return
+        self.engine.wake()
+        self.when_committed(partial(told, result, None))
+
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """Call it when what this turn did, and all before, is as durable as the mode promises."""
+        self.uncommitted.append(tell)
 
     # -- state -----------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from typing import Any
 from tandemq.model.units import SECOND_US
 from tandemq_server.node.cluster.pauses import LOOK_SECONDS, READ_SECONDS, ProcessPauses
 from tandemq_server.node.core.connection import Connection
-from tandemq_server.node.core.core import Core, Turn
+from tandemq_server.node.core.core import Core
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.node.loop.accepted import Socket
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.dialer import close_soon
@@ -107,7 +108,7 @@ class Shell:
         except Exception as error:
             self.wal.broke("making a frame of what was changed", error)
             return
-        if turn.frame is not None or turn.replies:
+        if turn.frame is not None or turn.replies or turn.committed:
             self.wal.submit(turn, core.engine.now)
         self._arm()
 
@@ -116,6 +117,8 @@ class Shell:
         if turn.began:
             self.turns.end(turn)
         self._send(turn.replies)
+        for tell in turn.committed:
+            tell()
 
     def _send(self, replies: list[tuple[Connection, bytes]]) -> None:
         limit = self.core.limits.output_bytes_max

@@ -17,7 +17,8 @@ from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
 if TYPE_CHECKING:
     from tandemq_server.node.core.calls import Handler
     from tandemq_server.node.core.connection import Connection
-    from tandemq_server.node.core.core import Core, Turn
+    from tandemq_server.node.core.core import Core
+    from tandemq_server.node.core.turn import Turn
 
 #: One turn in so many is measured, on average. The gaps differ by chance: workers that repeat
 #: take, ack, take, ack would else be seen at one of the two only.

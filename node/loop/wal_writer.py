@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter
 
 from tandemq.model.errors import StorageError
-from tandemq_server.node.core.core import Turn
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.node.loop.clock import monotonic_us
 from tandemq_server.node.loop.syncer import Syncer, Syncs
 from tandemq_server.replication.commit import CommitPoint

@@ -18,10 +18,10 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from tandemq.model.errors import QueueError
-from tandemq_server.engine.clients import PENDING
+from tandemq_server.engine.clients import PENDING, EngineClient
 from tandemq_server.engine.engine import Engine
 from tandemq_server.facades.xqueue.tube import RecordTube
-from tandemq_server.node.core.connection import Connection
+from tandemq_server.node.core.read_only import read_only_error
 from tandemq_server.node.loop.shell import Shell
 from tandemq_server.statemachine.roles import Transition
 
@@ -59,24 +59,22 @@ class WorkerTask:
         return self._ask("touch_record", {"increment": increment})
 
 
-class TubeWorker(Connection):
-    """One thread that works for one tube. Its `transport` is itself: what a socket would be sent
-    starts the function.
-    """
+class TubeWorker(EngineClient):
+    """One thread that works for one tube; lost: it works no more."""
 
     inside: ClassVar[bool] = True
-    __slots__ = ("given", "idle", "jobs", "keeper", "tube", "work")
+    __slots__ = ("given", "idle", "jobs", "keeper", "lost", "peer", "tube", "work")
 
     def __init__(self, keeper: Workers, tube: RecordTube, work: Callable[..., Any]) -> None:
-        shell = keeper.shell
-        super().__init__(shell.core, shell.next_id(), bytes(32), f"worker of {tube.name}", True)
+        super().__init__(keeper.shell.next_id())
+        self.peer = f"worker of {tube.name}"
+        self.lost = False
         self.keeper = keeper
         self.tube = tube
         self.work = work
         self.idle = True
         self.given: Any = None
         self.jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.transport = self
         threading.Thread(target=self._run, name=self.peer, daemon=True).start()
 
     # -- on the loop -----------------------------------------------------------------------------
@@ -93,19 +91,16 @@ class TubeWorker(Connection):
     def deliver(self, ticket: int, outcome: Any) -> None:
         if isinstance(outcome, tuple) and outcome:
             self.given = outcome[0]
-            self.send(b"work")
+            self.keeper.shell.core.when_committed(self._committed)
         else:
             # The node stops serving, or nothing came for years.
             self.idle = True
 
-    def write(self, _data: bytes) -> None:
-        """What the shell calls once the task may be seen."""
+    def _committed(self) -> None:
+        """The task may be seen: the function starts."""
         given, self.given = self.given, None
-        if given is not None:
+        if given is not None and not self.lost:
             self.jobs.put(given)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
     # -- in the thread ---------------------------------------------------------------------------
 
@@ -223,7 +218,7 @@ class Workers:
         """An engine operation on behalf of a worker: its outcome, or the error it raised."""
         engine = self.engine
         if not engine.running:
-            return self.shell.core.read_only_error()
+            return read_only_error(self.shell.core.state)
         self.shell.core.advance(self.shell.clock.now())
         try:
             outcome = operation(*args)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tandemq.model.errors import QueueError
 from tandemq.model.task import STATE_NAMES
@@ -16,7 +17,6 @@ from tandemq_server.engine import altering, attempts, grants, pause
 from tandemq_server.engine import by_hand as operator
 from tandemq_server.engine.clients import EngineClient
 from tandemq_server.engine.notes import failures_of
-from tandemq_server.node.core.connection import Connection
 from tandemq_server.node.observe import inventory_answers as values
 from tandemq_server.node.observe import rights, searching, sessions_view
 from tandemq_server.node.observe.answers import LossBoundAnswer, OperationRefused, RetryLater
@@ -36,6 +36,7 @@ COMMIT_SECONDS = 10.0
 SLICE = 200
 #: The call of a client without a session, as an operator's is.
 _NOBODY = EngineClient(0)
+T = TypeVar("T")
 _STATUS_OF = {name: status for status, name in STATE_NAMES.items()}
 
 
@@ -174,7 +175,6 @@ class NodeInventory:
     # -- changing them ---------------------------------------------------------------------------
 
     async def change_tasks(self, order: values.TasksOrder) -> values.TasksResult:
-        core = self.core
         tube = self._find("tube", order.tube)
         target = None if order.to is None else self._find("to", order.to)
         self._must_run()
@@ -182,21 +182,21 @@ class NodeInventory:
         if order.dry_run:
             present = sum(1 for task_id in ids if task_id in tube.space.rows)
             return values.TasksResult(tube.name, order.action, True, present, 0, more, ())
-        done = 0
         failed: list[values.TaskFailure] = []
-        for start in range(0, len(ids), SLICE):
+
+        def change(some: list[int]) -> int:
+            missed = [(one, self._act(tube, one, order.action, target)) for one in some]
+            why_not = [values.TaskFailure(one, why) for one, why in missed if why is not None]
+            failed.extend(why_not[: values.IDS_MAX - len(failed)])
+            return len(some) - len(why_not)
+
+        turns = []
+        for start in range(0, max(len(ids), 1), SLICE):
             if start:
                 await asyncio.sleep(0)
-            core.advance(self.now())
-            for task_id in ids[start : start + SLICE]:
-                why_not = self._act(tube, task_id, order.action, target)
-                if why_not is None:
-                    done += 1
-                elif len(failed) < values.IDS_MAX:
-                    failed.append(values.TaskFailure(task_id, why_not))
-            core.engine.wake()
-            self.flush()
-        await self._committed()
+            turns.append(self._submit(partial(change, ids[start : start + SLICE])))
+        await self._committed(turns[-1])
+        done = sum(turn.result() for turn in turns)
         return values.TasksResult(
             tube.name, order.action, False, len(ids), done, more, tuple(failed)
         )
@@ -227,23 +227,17 @@ class NodeInventory:
 
     async def _change(self, tube: EngineTube, action: str, change: Callable[[], int]) -> int:
         """Do it in a turn of its own; returns once it is as durable as the node promises."""
-        core = self.core
         self._must_run()
-        core.advance(self.now())
         try:
-            done = change()
+            return await self._committed(self._submit(change))
+        except RetryLater:
+            raise
         except QueueError as error:
-            core.engine.store.rollback()
             raise OperationRefused(error.text, (error.text,)) from None
         except Exception as error:
-            core.engine.store.rollback()
-            core.engine.report(f"tube {tube.name}: {action} failed", error)
+            self.core.engine.report(f"tube {tube.name}: {action} failed", error)
             why = f"the driver failed: {type(error).__name__}: {error}"
             raise OperationRefused(why, (why,)) from None
-        core.engine.wake()
-        self.flush()
-        await self._committed()
-        return done
 
     # -- rights ----------------------------------------------------------------------------------
 
@@ -291,18 +285,26 @@ class NodeInventory:
             return f"the driver failed: {type(error).__name__}: {error}"
         return None
 
-    async def _committed(self) -> None:
-        """Wait as every client's reply does: until what was changed is as durable as promised."""
-        wire = _Wire()
-        connection = Connection(self.core, 0, b"", "admin", True)
-        connection.transport = wire
-        connection.send(b"\xc0")
+    def _submit(self, change: Callable[[], T]) -> asyncio.Future[T]:
+        """Do it in a turn of its own; what it answers is known once that is committed."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def told(result: T | None, error: Exception | None) -> None:
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(error)
+
+        self.core.submit(change, told, self.now())
         self.flush()
-        try:
-            async with asyncio.timeout(COMMIT_SECONDS):
-                await wire.answered.wait()
-        except TimeoutError:
-            raise RetryLater("it was changed here, but not confirmed in time") from None
+        return answer
+
+    async def _committed(self, answer: asyncio.Future[T]) -> T:
+        """Wait as every client's reply does: until what was changed is as durable as promised."""
+        await asyncio.wait([answer], timeout=COMMIT_SECONDS)
+        if not answer.done():
+            raise RetryLater("it was changed here, but not confirmed in time")
+        return answer.result()
 
     # -- the rest --------------------------------------------------------------------------------
 
@@ -339,19 +341,6 @@ def _feeders(tubes: dict[str, EngineTube]) -> dict[str, list[str]]:
         if tube.policy is not None and tube.policy.dead_letter:
             found.setdefault(tube.policy.dead_letter, []).append(name)
     return found
-
-
-class _Wire:
-    """Stands where a connection's transport does: told when its reply may leave."""
-
-    def __init__(self) -> None:
-        self.answered = asyncio.Event()
-
-    def write(self, data: bytes) -> None:
-        self.answered.set()
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
 
 def _field(tube: EngineTube, name: str) -> int | None:

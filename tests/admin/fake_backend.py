@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from tandemq_server.drivers import BUILT_IN
 from tandemq_server.engine.engine import Engine
-from tandemq_server.node.core.core import Core, Turn
+from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import ClientBounds, Identity
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.trail import AuditTrail
 from tandemq_server.node.loop.wal_writer import WalWriter
@@ -259,8 +260,8 @@ def _inventory(fake: FakeBackend) -> NodeInventory:
     wal = WalWriter(None, "none", lambda turn: release(turn), lambda _error: None)
 
     def release(turn: Turn) -> None:
-        for connection, data in turn.replies:
-            connection.transport.write(data)
+        for tell in turn.committed:
+            tell()
 
     def flush() -> None:
         wal.submit(core.flush(), engine.now)

@@ -109,3 +109,33 @@ def test_a_call_that_is_refused_half_way_leaves_nothing() -> None:
     assert turn.frame is not None
     assert core.engine.lsn == before + 1
     assert b"changed its mind" in turn.replies[0][1]
+
+
+def test_what_is_submitted_is_told_with_its_turn_and_not_before() -> None:
+    core, told = serving(), []
+    tube = core.engine.tubes["one"]
+    core.submit(lambda: tube.put(Nobody(1), 0, b"\xc0")[0], lambda *how: told.append(how), 900)
+    core.when_committed(lambda: told.append("the turn"))
+    assert core.engine.now == 900
+    turn = core.flush()
+    assert turn.frame is not None
+    assert (turn.replies, told) == ([], [])
+    for tell in turn.committed:
+        tell()
+    assert told == [(0, None), "the turn"]
+    assert not core.flush().committed
+
+
+def test_what_is_submitted_and_fails_is_told_at_once_and_taken_back() -> None:
+    core, told = serving(), []
+    tube = core.engine.tubes["one"]
+
+    def half() -> None:
+        tube.driver.put(b"\xc0", None, core.engine.now)
+        raise failure("changed its mind")
+
+    core.submit(half, lambda *how: told.append(how), 1)
+    ((result, error),) = told
+    assert (result, str(error)) == (None, str(failure("changed its mind")))
+    turn = core.flush()
+    assert (turn.frame, list(turn.committed), list(tube.space.rows)) == (None, [], [])

@@ -15,7 +15,7 @@ from tandemq.model.errors import StorageError
 from tandemq_server.engine.engine import Engine
 from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.replica import Replica
-from tandemq_server.node.core.core import Turn
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.node.loop.wal_writer import WalWriter
 from tandemq_server.replication.decisions import Append, DropSnapshot
 from tests.node.harness import Bench, node

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tandemq_server.node.core.connection import Connection
-from tandemq_server.node.core.core import READ_ONLY_TEXT
+from tandemq_server.node.core.read_only import READ_ONLY_TEXT
 from tandemq_server.replication.commit import CommitPoint
 from tests.attack.fuzz import Frames
 from tests.attack.wire import frame

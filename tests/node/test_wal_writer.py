@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tandemq.model.errors import StorageError
-from tandemq_server.node.core.core import Turn
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.node.loop.syncer import PATIENCE, SyncPace, Syncs
 from tandemq_server.node.loop.wal_writer import WalWriter
 

@@ -20,8 +20,9 @@ from tandemq_server.node.cluster.pauses import ProcessPauses
 from tandemq_server.node.cluster.peering import Peering
 from tandemq_server.node.cluster.role import RoleKeeper
 from tandemq_server.node.core.connection import Connection
-from tandemq_server.node.core.core import Core, Turn
+from tandemq_server.node.core.core import Core
 from tandemq_server.node.core.identity import ClientBounds, Identity
+from tandemq_server.node.core.turn import Turn
 from tandemq_server.node.loop.clock import LogClock
 from tandemq_server.node.loop.plugins import load_drivers
 from tandemq_server.node.loop.recovered import open_storage
@@ -406,7 +407,7 @@ class SimNode(Dialing):
     def flush(self) -> None:
         turn = self.core.flush()
         self._send(turn.prompt)
-        if turn.frame is not None or turn.replies:
+        if turn.frame is not None or turn.replies or turn.committed:
             self.wal.submit(turn, self.core.engine.now)
         self._arm()
 
@@ -422,6 +423,8 @@ class SimNode(Dialing):
                     f"P1: {self.name} answered {turn.last_lsn} before two disks had it"
                 )
         self._send(turn.replies)
+        for tell in turn.committed:
+            tell()
 
     def _send(self, replies: list[tuple[Connection, bytes]]) -> None:
         for connection, data in replies:

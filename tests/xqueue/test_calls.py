@@ -11,6 +11,7 @@ import pytest
 from asynctnt.exceptions import TarantoolDatabaseError
 
 from tandemq_server.facades.registered import KNOWN
+from tandemq_server.node.core.read_only import read_only_error
 from tests.node.harness import node
 from tests.xqueue.test_declaration import REFUSALS
 from tests.xqueue.xqueue_bench import FORMAT, TEXT_FORMAT, options
@@ -225,11 +226,11 @@ def test_a_change_of_roles_answers_who_waits_and_refuses_changes() -> None:
         core = bench.core
         core.engine.stop()
         core.set_state("WAITING")
-        core.engine.wake_all(core.read_only_error())
+        core.engine.wake_all(read_only_error(core.state))
         bench.shell.flush()
         for answer in [await wait for wait in waits] + [await call("put", MAP)]:
-            assert answer == f"! {core.read_only_error().text}"
-        assert "WAITING" in core.read_only_error().text
+            assert answer == f"! {read_only_error(core.state).text}"
+        assert "WAITING" in read_only_error(core.state).text
         assert (await call("stats"))[0]["counts"]["R"] == 1
         assert (await call("wait", 1, 5)).startswith("! This node is read-only")
 
