@@ -23,7 +23,7 @@ from benchmarks.load import Shape
 from benchmarks.measure import Neighbours, environment
 from benchmarks.table import Row, all_met, draw, markdown, save, update_docs
 from benchmarks.target import Effort
-from demo.nodes import NodeFailed
+from demo.node_process import NodeFailed
 
 SECTIONS = ("wire", "inprocess", "memory", "replication", "failover", "xqueue")
 EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 0, 1, 2, 130

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import cast
 
-from demo.nodes import cpu_seconds, free_port
+from demo.nodes import cpu_seconds, free_ports
 
 _START_SECONDS_MAX = 5.0
 
@@ -88,7 +88,7 @@ class Beanstalkd:
     """One beanstalkd in a process of its own, with connections to it. An async context manager."""
 
     def __init__(self, program: str, directory: Path) -> None:
-        self.port = free_port()
+        self.port = free_ports(1)[0]
         directory.mkdir(parents=True, exist_ok=True)
         self._words = [program, "-l", "127.0.0.1", "-p", str(self.port), "-b", str(directory)]
         self._process: asyncio.subprocess.Process | None = None

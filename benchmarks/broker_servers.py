@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from demo.nodes import NodeProcess, cpu_seconds, free_port
+from demo.nodes import AsyncNodeProcess, cpu_seconds, free_ports
 
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
@@ -122,7 +122,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def tandem(directory: Path, celery: bool = False) -> AsyncIterator[Server]:
     """A node with the settings `serve` has by itself: wal.mode write."""
-    async with NodeProcess(directory) as node:
+    async with AsyncNodeProcess(directory) as node:
         address = f"127.0.0.1:{node.port}"
         yield Server(f"tandemq://{address}" if celery else address, node.cpu_seconds)
 
@@ -133,7 +133,7 @@ async def redis(directory: Path, fsync: str = "everysec") -> AsyncIterator[Serve
 
     fsync: of its log of operations; always or everysec.
     """
-    program, port = redis_program(), free_port()
+    program, port = redis_program(), free_ports(1)[0]
     directory.mkdir(parents=True)
     words = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
     words += ["--appendonly", "yes", "--appendfsync", fsync, "--save", "", "--daemonize", "no"]
@@ -148,7 +148,7 @@ async def redis(directory: Path, fsync: str = "everysec") -> AsyncIterator[Serve
 @contextlib.asynccontextmanager
 async def rabbitmq(directory: Path) -> AsyncIterator[Server]:
     """RabbitMQ as it is installed, without plugins; queues and messages are Celery's, durable."""
-    program, port, names = rabbitmq_program(), free_port(), free_port()
+    program, port, names = rabbitmq_program(), *free_ports(2)
     directory.mkdir(parents=True)
     environment = {
         **os.environ,
@@ -158,7 +158,7 @@ async def rabbitmq(directory: Path) -> AsyncIterator[Server]:
         "RABBITMQ_NODENAME": "bench@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_DIST_PORT": str(free_ports(1)[0]),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
         "RABBITMQ_LOG_BASE": str(directory / "log"),

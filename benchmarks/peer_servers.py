@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from benchmarks.broker_servers import PeerMissing, Server, Started, answers
-from demo.nodes import free_port
+from demo.nodes import free_ports
 
 POSTGRES = Path("/usr/lib/postgresql")
 #: How Tarantool is told what the queue module needs, and nothing more.
@@ -68,7 +68,7 @@ async def postgres(directory: Path, synchronous: str) -> AsyncIterator[Server]:
             raise PeerMissing("there is no user postgres to run PostgreSQL as") from None
         shutil.chown(directory, user.pw_uid, user.pw_gid)
         who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    data, port = directory / "data", free_port()
+    data, port = directory / "data", free_ports(1)[0]
     made = subprocess.run(
         [initdb, "-D", str(data), "-U", "postgres", "-A", "trust"],
         capture_output=True,
@@ -93,7 +93,7 @@ async def postgres(directory: Path, synchronous: str) -> AsyncIterator[Server]:
 @contextlib.asynccontextmanager
 async def nats(directory: Path) -> AsyncIterator[Server]:
     """JetStream with file storage, as it is by itself."""
-    server, port = program("nats-server", "nats-server"), free_port()
+    server, port = program("nats-server", "nats-server"), free_ports(1)[0]
     directory.mkdir(parents=True)
     words = [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(directory)]
     process = Started(words, directory / "out.log")
@@ -107,7 +107,7 @@ async def nats(directory: Path) -> AsyncIterator[Server]:
 @contextlib.asynccontextmanager
 async def tarantool(directory: Path, queue: Path | None) -> AsyncIterator[Server]:
     """Tarantool with its queue module, from `queue`, a checkout of github.com/tarantool/queue."""
-    server, port = program("tarantool", "tarantool"), free_port()
+    server, port = program("tarantool", "tarantool"), free_ports(1)[0]
     if queue is None or not (queue / "queue").is_dir():
         raise PeerMissing("the queue module is missing: --queue DIR of github.com/tarantool/queue")
     directory.mkdir(parents=True)

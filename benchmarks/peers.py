@@ -38,7 +38,7 @@ from benchmarks.broker_servers import (
 from benchmarks.measure import Neighbours, Sample, Stopwatch, environment
 from benchmarks.table import update_docs
 from benchmarks.target import Effort
-from demo.nodes import NodeProcess
+from demo.nodes import AsyncNodeProcess
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "comparison.md"
 EXIT_OK, EXIT_CANNOT_RUN = 0, 2
@@ -156,7 +156,7 @@ def _tandem(mode: str) -> str:
 def _node(mode: str) -> Callable[[Path], AbstractAsyncContextManager[Server]]:
     @asynccontextmanager
     async def node(directory: Path) -> AsyncIterator[Server]:
-        async with NodeProcess(directory, wal_mode=mode) as process:
+        async with AsyncNodeProcess(directory, wal_mode=mode) as process:
             yield Server(f"127.0.0.1:{process.port}", process.cpu_seconds)
 
     return node

@@ -19,7 +19,7 @@ from benchmarks.logmaker import LogMaker
 from benchmarks.pipeline import Bench
 from benchmarks.pipeline_read import MILLIONS
 from benchmarks.table import Row, at_least, at_most, rate
-from demo.nodes import NodeProcess
+from demo.nodes import AsyncNodeProcess
 
 BATCH = 250_000
 FLOOR_BATCHES = 12
@@ -198,7 +198,7 @@ async def _sink(bench: Bench) -> None:
     ours: list[float] = []
     alone: list[float] = []
     with bench.spark() as spark:
-        async with NodeProcess(bench.home / "node", wal_mode="write") as node:
+        async with AsyncNodeProcess(bench.home / "node", wal_mode="write") as node:
             await _create(node.port, "warm")
             _write(spark, rows // 10, node, "warm")
             for number in range(bench.runs):
@@ -223,7 +223,7 @@ async def _create(port: int, tube: str) -> None:
     await connection.disconnect()
 
 
-def _write(spark: Any, rows: int, node: NodeProcess, tube: str) -> float:
+def _write(spark: Any, rows: int, node: AsyncNodeProcess, tube: str) -> float:
     """Tasks a second of the sink, with the job's start in it."""
     frame = spark.range(rows, numPartitions=2).selectExpr("id as n", f"'{BODY}' as body")
     writer = frame.write.format("tandemq").mode("append").option("tube", tube)

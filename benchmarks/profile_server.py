@@ -22,7 +22,8 @@ from benchmarks import load
 from benchmarks.profile_launch import START, STOP
 from benchmarks.target import DRIVERS, Effort, Target
 from demo.crowd import connect, disconnect
-from demo.nodes import NodeFailed, NodeProcess
+from demo.node_process import NodeFailed
+from demo.nodes import AsyncNodeProcess
 
 WHAT = ("all", "put", "take", "ping", "batches")
 
@@ -44,7 +45,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 async def loaded(options: argparse.Namespace, directory: Path, result: Path) -> list[str]:
     """Run the node under the profiler with the chosen load; the figures it reached meanwhile."""
     launcher = [sys.executable, "-m", "benchmarks.profile_launch", options.mode, str(result)]
-    node = NodeProcess(directory, wal_mode=options.wal_mode, command=[*launcher, "serve"])
+    node = AsyncNodeProcess(directory, wal_mode=options.wal_mode, command=launcher)
     async with node:
         effort = Effort(count=options.count)
         connections = await connect("127.0.0.1", node.port, effort.connections)

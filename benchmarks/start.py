@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+from demo.node_process import NodeProcess
+
 HERE = Path(__file__).resolve().parents[1]
 COMMAND = """
 import sys
@@ -40,7 +42,7 @@ Figures = dict[str, tuple[float, float]]
 def command(root: Path, words: list[str]) -> tuple[list[str], dict[str, str]]:
     """The words to run, and their environment: the rooms of that checkout come first."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([f"{root}/client", f"{root}/src"])}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONDONTWRITEBYTECODE"] = ""  # to Python as if it were not set
     return [sys.executable, "-c", COMMAND, *words], environment
 
 
@@ -57,20 +59,14 @@ def ended(root: Path, words: list[str]) -> tuple[float, float]:
 def node(root: Path) -> Iterator[tuple[str, tuple[float, float]]]:
     """A node: where it listens, and (CPU, wall) seconds until it said so."""
     with tempfile.TemporaryDirectory(prefix="tandem-start-") as directory:
-        words = ["serve", "--listen", "127.0.0.1:0", "--data-dir", directory, "--guest", "all"]
-        run, environment = command(root, words)
+        run, environment = command(root, [])
+        words = ["--listen", "127.0.0.1:0", "--data-dir", f"{directory}/data", "--guest", "all"]
+        made = NodeProcess(Path(directory, "node.log"), *words, command=run, env=environment)
         began = time.perf_counter()
-        with subprocess.Popen(
-            run, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as process:
-            assert process.stdout is not None
-            address = process.stdout.readline().decode().split()[1]
+        with made.start() as started:
             wall = time.perf_counter() - began
-            try:
-                yield address, (_cpu(process.pid), wall)
-            finally:
-                process.terminate()
-                process.wait()
+            assert started.process is not None
+            yield started.address, (_cpu(started.process.pid), wall)
 
 
 def _cpu(pid: int) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import beanstalk, load
 from benchmarks.measure import Median, Sample, Stopwatch, median
 from demo.crowd import connect, disconnect
-from demo.nodes import NodeProcess
+from demo.nodes import AsyncNodeProcess
 
 DRIVERS = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
 CAPACITY = 100_000_000
@@ -67,7 +67,9 @@ class Samples:
 class Target(Samples):
     """One node of Tandem, its connections, and one tube a driver, named like it."""
 
-    def __init__(self, node: NodeProcess, effort: Effort, connections: load.Connections) -> None:
+    def __init__(
+        self, node: AsyncNodeProcess, effort: Effort, connections: load.Connections
+    ) -> None:
         super().__init__(node.cpu_seconds)
         self.node = node
         self.effort = effort
@@ -132,7 +134,7 @@ async def tandem(
     directory: Path, effort: Effort, *, wal_mode: str = "write", tubes: tuple[str, ...] = ()
 ) -> AsyncIterator[Target]:
     """A fresh node, with one tube for each driver named in `tubes`; stopped at the end."""
-    async with NodeProcess(directory, wal_mode=wal_mode) as node:
+    async with AsyncNodeProcess(directory, wal_mode=wal_mode) as node:
         connections = await connect("127.0.0.1", node.port, effort.connections)
         one = Target(node, effort, connections)
         try:

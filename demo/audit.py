@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from demo.history import Outcome, Put
-from demo.nodes import serve_command
+from demo.node_process import program
 
 _SECONDS_MAX = 600.0
 
@@ -41,7 +41,7 @@ def write_clients(path: Path, puts: Sequence[Put], tube: str) -> None:
 
 async def judge(logs: Sequence[Path], clients: Path) -> tuple[bool, str]:
     """(whether no rule is broken, a line to print)."""
-    words = [*serve_command()[:-1], "pipeline", "audit", *map(str, logs)]
+    words = [*program(), "pipeline", "audit", *map(str, logs)]
     words += ["--clients", str(clients), "--json", "--memory", "1g"]
     pipe = asyncio.subprocess.PIPE
     # A demonstration's log is short: compiling well would take longer than it saves.

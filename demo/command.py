@@ -18,7 +18,7 @@ from rich.console import Console
 
 from demo.crowd import UNKNOWN_ERRORS, Crowd, Plan, connect, disconnect
 from demo.history import History
-from demo.nodes import NodeProcess
+from demo.nodes import AsyncNodeProcess
 from demo.outcome import CAUSES, EXIT_FAILED, EXIT_OK, first_cause, show
 from demo.screen import Screen
 from demo.two import demonstrate_two
@@ -134,7 +134,7 @@ async def _demonstrate(
         fetch_seconds=options.fetch_ms / 1_000,
     )
     history = History()
-    async with NodeProcess(directory, wal_mode=options.wal_mode) as node:
+    async with AsyncNodeProcess(directory, wal_mode=options.wal_mode) as node:
         console.print(
             f"{len(urls):,} URLs, {plan.workers} workers over {options.connections} connections, "
             f"node on 127.0.0.1:{node.port}, wal.mode {options.wal_mode}",

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.history import History
-from demo.nodes import NodeFailed
+from demo.node_process import NodeFailed
 from demo.team import NoMaster
 from demo.verdict import Verdict
 from tandemq_server.admin.client import AdminError, AdminUnreachable

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from demo.nodes import NodeFailed, NodeProcess, free_port, serve_command
+from demo.node_process import NodeFailed, NodeProcess
+from demo.nodes import AsyncNodeProcess, free_ports
 from tandemq_server.admin.client import AdminClient, AdminError, AdminUnreachable
 
 _LOOK_SECONDS = 0.25
@@ -23,7 +24,7 @@ _STEP_SECONDS_MAX = 60.0
 MAX_LOSS_RECORDS = 1000
 
 
-class Member(NodeProcess):
+class Member(AsyncNodeProcess):
     """One node. `seen` is its status when last looked at, None when it did not answer."""
 
     def __init__(
@@ -35,12 +36,9 @@ class Member(NodeProcess):
         port: int | None = None,
         admin_port: int | None = None,
     ) -> None:
-        super().__init__(directory / name, name=name, wal_mode=wal_mode)
-        self.admin_port = admin_port or free_port()
-        if port is not None:
-            self.port = port
-            self._words[self._words.index("--listen") + 1] = f"127.0.0.1:{port}"
-        self._words += ["--name", name, "--admin", self.admin]
+        super().__init__(directory / name, name=name, wal_mode=wal_mode, port=port)
+        self.admin_port = admin_port or free_ports(1)[0]
+        self.add_flags("--name", name, "--admin", self.admin)
         self.seen: dict[str, Any] | None = None
 
     @property
@@ -53,7 +51,7 @@ class Member(NodeProcess):
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self.process.alive
 
     @property
     def leads(self) -> bool:
@@ -63,11 +61,12 @@ class Member(NodeProcess):
     @property
     def again(self) -> str:
         """The command that starts it once more, for a shell."""
-        return shlex.join(self._words)
+        process = self.process
+        return shlex.join([*process.command, process.verb, *process.words])
 
     def add_flags(self, *words: str) -> None:
         """For the next start."""
-        self._words += words
+        self.process.words += words
 
     def client(self, timeout_s: float = 30.0) -> AdminClient:
         return AdminClient(self.admin, timeout_s=timeout_s)
@@ -81,16 +80,13 @@ class Member(NodeProcess):
         return self.seen
 
 
-class Witness(NodeProcess):
+class Witness(AsyncNodeProcess):
     """The third party: says who may lead, so that nobody has to."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory / "witness", name="the witness")
-        command = serve_command()
-        self._words = [
-            *(*command[: command.index("serve")], "witness"),
-            *("--listen", f"127.0.0.1:{self.port}", "--data-dir", str(self.data)),
-        ]
+        words = ("--listen", f"127.0.0.1:{self.port}", "--data-dir", str(self.data))
+        self.process = NodeProcess(directory / "witness" / "node.log", *words, verb="witness")
 
     @property
     def url(self) -> str:

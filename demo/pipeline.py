@@ -12,9 +12,6 @@ import hashlib
 import json
 import os
 import secrets
-import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -24,49 +21,32 @@ from typing import Any
 import msgpack
 import tarantool
 
+from demo.node_process import NodeProcess
+from demo.nodes import free_ports
+
 #: What a stock connector raises when a node is gone, read-only or in between.
 #: Its warning that it connects anew is one, too, where warnings are errors.
 GONE = (tarantool.Error, tarantool.error.NetworkWarning, OSError)
 WAIT_SECONDS = 60.0
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-class Member:
+class Member(NodeProcess):
     """One node of the pair, with ports that stay its own."""
 
     def __init__(self, home: Path, name: str, port: int, admin: int, peer: int) -> None:
         self.name, self.port, self.admin = name, port, admin
         self.data = home / name
-        self.log = home / f"{name}.log"
-        self.words = [str(Path(sys.executable).with_name("tandemq")), "serve", "--name", name]
-        self.words += ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
-        self.words += ["--data-dir", str(self.data), "--guest", "all", "--wal-mode", "write"]
-        self.words += ["--peer", f"127.0.0.1:{peer}", "--set", "replication.heartbeat=0.5"]
-        self.words += ["--set", "replication.lease=4", "--set", "replication.user=replicator"]
+        words = ["--name", name, "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
+        words += ["--data-dir", str(self.data), "--guest", "all", "--wal-mode", "write"]
+        words += ["--peer", f"127.0.0.1:{peer}", "--set", "replication.heartbeat=0.5"]
+        words += ["--set", "replication.lease=4", "--set", "replication.user=replicator"]
         # Both nodes read the one file.
         secret = home / "link.secret"
         if not secret.exists():
             secret.touch(mode=0o600)
             secret.write_text(secrets.token_hex(16))
-        self.words += ["--set", f"replication.password_file={secret}"]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *flags: str) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen([*self.words, *flags], stdout=log, stderr=log)
-
-    def end(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.wait(30)
-        self.process = None
+        words += ["--set", f"replication.password_file={secret}"]
+        super().__init__(home / f"{name}.log", *words)
 
     def ask(self, path: str, body: Any = None) -> Any:
         request = urllib.request.Request(

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from demo.nodes import NodeFailed
+from demo.node_process import NodeFailed
 from demo.pair import Member, cluster
 
 EXIT_CANNOT_RUN, EXIT_INTERRUPTED = 2, 130

@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from demo.node_process import TANDEMQ, NodeProcess
 from tests.attack.wire import Wire
-from tests.node_process import TANDEMQ, NodeProcess
 from tests.ports import free_ports
 
 PASSWORD = "a password of this attack"

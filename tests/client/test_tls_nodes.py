@@ -18,13 +18,13 @@ import pytest
 import trustme
 
 import tandemq
+from demo.node_process import TANDEMQ, NodeProcess
 from tandemq.client.errors import TlsRefused
 from tandemq.client.tls import Tls, is_tls
 from tandemq.spark.target import Target, TargetError
 from tandemq_server.cli import app
 from tandemq_server.cli.raw_client import RawConnection, RawError
 from tests.cluster.cluster_nodes import Member, free_ports
-from tests.node_process import TANDEMQ, NodeProcess
 
 CONFIG = """
 listen: 127.0.0.1:0

@@ -13,8 +13,8 @@ from typing import Any
 
 import tarantool
 
-from tests.node_process import TANDEMQ as TANDEMQ
-from tests.node_process import NodeProcess
+from demo.node_process import TANDEMQ as TANDEMQ
+from demo.node_process import NodeProcess
 from tests.ports import free_ports
 
 #: Heartbeats and leases short enough for a test, long enough for a busy machine.

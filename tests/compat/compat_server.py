@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.node_process import NodeProcess
+from demo.node_process import NodeProcess
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

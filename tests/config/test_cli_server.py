@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from demo.node_process import NodeProcess
 from tandemq_server.cli import main
-from tests.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
 PROGRAM = [

@@ -21,7 +21,7 @@ import asynctnt
 import pytest
 from asynctnt.exceptions import TarantoolNotConnectedError
 
-from tests.node_process import NodeProcess
+from demo.node_process import NodeProcess
 from tests.ports import free_port
 
 CYCLES = int(os.environ.get("KILL9_CYCLES", "100"))

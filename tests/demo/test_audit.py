@@ -52,7 +52,7 @@ def test_an_audit_that_takes_too_long_is_ended_with_all_its_processes(
     # As Spark does: a process of its own holds the pipes, so that they end with it alone.
     script = tmp_path / "slow.sh"
     script.write_text("sleep 1000 & wait\n")
-    monkeypatch.setattr(audit, "serve_command", lambda: ["sh", str(script), "serve"])
+    monkeypatch.setattr(audit, "program", lambda: ("sh", str(script)))
     monkeypatch.setattr(audit, "_SECONDS_MAX", 0.5)
     sound, text = asyncio.run(audit.judge([tmp_path], tmp_path / "told"))
     assert (sound, text) == (False, "audit: not done within 0.5 s")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from demo import main
-from demo.nodes import serve_command
+from demo.node_process import program
 from tests.cluster.cluster_nodes import until
 
 
@@ -121,11 +121,11 @@ def test_a_cluster_that_stays_up_until_it_is_interrupted(tmp_path: Path) -> None
             if line.startswith("Ctrl-C"):
                 break
         admin = next(word for word in "".join(said).split() if word.startswith("--admin=")) or ""
-        switch = [*serve_command()[:-1], "switchover", "b", "--admin", admin[len("--admin=") :]]
+        switch = [*program(), "switchover", "b", "--admin", admin[len("--admin=") :]]
         assert "b serves" in subprocess.check_output(switch, text=True)
         # The master dies, and nobody says what is to be done.
         pid = next(line for line in said if line.startswith("b: ")).partition("pid ")[2]
-        told = [*serve_command()[:-1], "failover", "status", "--json", "--admin"]
+        told = [*program(), "failover", "status", "--json", "--admin"]
         until(lambda: '"partner": "a"' in _output([*told, admin[len("--admin=") :]]), 30)
         os.kill(int(pid.partition(",")[0]), signal.SIGKILL)
         until(lambda: '"master": "a"' in _output([*told, admin[len("--admin=") :]]), 30)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_process import NodeProcess
+from demo.node_process import NodeProcess
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import tarantool
 
-from tests.node_process import TANDEMQ, NodeProcess
+from demo.node_process import TANDEMQ, NodeProcess
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

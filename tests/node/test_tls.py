@@ -12,7 +12,7 @@ import pytest
 import tarantool
 import trustme
 
-from tests.node_process import NodeProcess
+from demo.node_process import NodeProcess
 
 # The connector leaves its socket open when a login fails.
 pytestmark = [

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import tarantool
 
-from tests.node_process import NodeProcess
+from demo.node_process import NodeProcess
 from tests.ports import free_port
 
 

@@ -11,7 +11,7 @@ import pytest
 import trustme
 import yaml
 
-from tests.node_process import NodeProcess
+from demo.node_process import NodeProcess
 
 ROWS = 500
 #: Workers have the variables with which Spark was started: of those one that is always there.

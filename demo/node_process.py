@@ -1,7 +1,7 @@
 """A node as a process: started, awaited until it says `ready`, asked, ended by its own id.
 
-Every test that needs one starts it here. Nothing of the product is imported: what runs is the
-program beside the Python that runs the tests.
+The demonstration, the benchmarks and every test that needs one start it here. Nothing of the
+product is imported: what runs is the program beside the Python that runs this.
 """
 
 from __future__ import annotations
@@ -9,36 +9,52 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 TANDEMQ = str(Path(sys.executable).with_name("tandemq"))
 READY_SECONDS, END_SECONDS = 120.0, 30.0
+_LOG_LINES_SHOWN = 20
+
+
+class NodeFailed(RuntimeError):
+    """The node did not come up or went away; the text names the log and shows its last lines."""
+
+
+def program() -> tuple[str, ...]:
+    """The words that run `tandemq` of this very installation."""
+    if Path(TANDEMQ).exists():
+        return (TANDEMQ,)
+    found = shutil.which("tandemq")
+    return (found,) if found else (sys.executable, "-m", "tandemq_server.node.main")
 
 
 class NodeProcess:
     """`tandemq serve`. It can be started again: log, words and environment stay.
 
-    log: where its standard error goes. command: another program than the installed one. env: beside
-    the environment of the tests, of which variables that are settings are left out. before: called
-    in the new process. address: where it listens, known once it is ready.
+    log: where its standard error goes. command: another program than the installed one; verb:
+    another of its commands. env: beside the environment of this process, of which variables that
+    are settings are left out. before: called in the new process. address: where it listens, known
+    once it is ready.
     """
 
     def __init__(
         self,
         log: Path,
         *words: str,
-        command: Sequence[str] = (TANDEMQ,),
+        command: Sequence[str] | None = None,
+        verb: str = "serve",
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         before: Callable[[], None] | None = None,
     ) -> None:
-        self.log, self.words, self.command = log, words, tuple(command)
+        self.log, self.words, self.verb = log, words, verb
+        self.command = tuple(command or program())
         self.env = dict(env or {})
         self.cwd = cwd
         self.before = before
@@ -46,12 +62,12 @@ class NodeProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *flags: str, wait: bool = True) -> Self:
-        """Run it, and wait for `ready` unless told not to. Raises RuntimeError with its log."""
+        """Run it, and wait for `ready` unless told not to. Raises NodeFailed."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("TANDEMQ_")}
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.command, "serve", *self.words, *flags],
+                [*self.command, self.verb, *self.words, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -61,31 +77,45 @@ class NodeProcess:
             )
         return self.ready() if wait else self
 
-    def ready(self) -> Self:
-        """Wait for the line `ready ADDRESS`, which is all a node says on standard output."""
-        line = self._line()
-        if not line.startswith("ready "):
+    def ready(self, seconds: float = READY_SECONDS) -> Self:
+        """Wait until it is ready. Raises NodeFailed when it ends first or takes longer."""
+        if not self.came(seconds):
             self.kill()
-            raise RuntimeError(f"no node: {line!r}\n{self.text()[-4000:]}")
-        self.address = line.split()[1]
+            raise NodeFailed(f"no node: not ready within {seconds:g} s{self.tail()}")
         return self
 
-    def _line(self) -> str:
+    def came(self, seconds: float) -> bool:
+        """Whether it said `ready ADDRESS`, which is all a node says on standard output.
+
+        Waits so long for it. Raises NodeFailed when the node has ended.
+        """
         assert self.process is not None
-        assert self.process.stdout is not None
-        until, out = time.monotonic() + READY_SECONDS, self.process.stdout
-        while (left := until - time.monotonic()) > 0:
-            if select.select([out], [], [], left)[0]:
-                return out.readline().decode()
-        return ""
+        out = self.process.stdout
+        assert out is not None
+        if not select.select([out], [], [], seconds)[0]:
+            return False
+        line = out.readline().decode()
+        if not line.startswith("ready "):
+            # It closed its output on the way out: its own exit code says more than ours would.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+            said = f", having said {line!r}" if line else ""
+            raise NodeFailed(f"no node: exit code {self.end(signal.SIGKILL)}{said}{self.tail()}")
+        self.address = line.split()[1]
+        return True
 
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def tail(self) -> str:
+        """The last lines of its log, as a suffix for an error's text."""
+        lines = self.text().splitlines()[-_LOG_LINES_SHOWN:]
+        return f"; {self.log} ends:\n  " + "\n  ".join(lines) if lines else f"; {self.log} is empty"
+
     def text(self) -> str:
         """What it logged in all its lives."""
-        return self.log.read_text() if self.log.exists() else ""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def end(self, number: int = signal.SIGTERM, seconds: float = END_SECONDS) -> int:
         """Send a signal, to a stopped process too, and wait; the exit code.
