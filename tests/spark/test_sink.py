@@ -64,6 +64,9 @@ def test_what_is_refused_is_written_down_or_fails_by_name(
     )
     with pytest.raises(Exception, match=r"1 rows were refused, the first: .*ttl"):
         put(spark, rows, node, "t")
+    told = r"1 rows were refused, .*; of 20 rows at least \d+ are stored$"
+    with pytest.raises(load.LoadError, match=told):
+        load.run(spark, load.mapped(rows, {"ttl": "ttl"}), node.address, "t", "job")
     put(spark, rows, node, "t", rejects=str(tmp_path / "rejects"))
     lines = [
         json.loads(line)

@@ -16,6 +16,7 @@ import pytest
 
 from tandemq.spark import target
 from tests.cluster.cluster_nodes import Member, Pair, pair, until
+from tests.spark import load_kills
 from tests.spark.spark_node import Node
 
 pytestmark = [
@@ -217,3 +218,31 @@ def test_a_master_that_goes_silent_is_left_for_the_next(
     assert (done.stored, done.refused) == (400, [])
     assert done.resent >= 10
     assert sorted(drained(nodes.b)) == list(range(400))
+
+
+def test_rows_leave_as_they_come_and_a_kill_between_them_is_no_failure(nodes: Pair) -> None:
+    """No Spark: whoever makes the rows waits in the middle of it, longer than the node needs."""
+
+    def frames() -> Iterator[target.Frame]:
+        for number in range(6):
+            if number == 3:
+                until(lambda: total(nodes.a) == 30, 60)
+                nodes.a.end(9)
+                assert nodes.b.role(read_only=False, force=True)[0] == 200
+            yield [[{"n": n}, {"key": f"k-{n}"}] for n in range(number * 10, number * 10 + 10)]
+
+    to = target.Target(target.addresses(servers(nodes)), TUBE, timeout_s=30, window=8)
+    done = asyncio.run(to.put_all(frames(), lambda _: None))
+    assert (done.stored, done.refused) == (60, [])
+    assert sorted(drained(nodes.b)) == list(range(60))
+
+
+def test_a_slow_stream_outlives_the_master_that_dies_between_two_rows(
+    spark: Any, tmp_path: Path
+) -> None:
+    """One of `python -m tests.spark.load_kills`: rows go on before anybody leads."""
+    with load_kills.small_batches(spark):
+        outcome = load_kills.one_kill(
+            spark, tmp_path, load_kills.MOMENTS[1], stream=True, seated=False
+        )
+    assert outcome == load_kills.Outcome("", 0, 0, load_kills.ROWS)

@@ -21,6 +21,10 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "jso
 TYPES = {"key": "string", "utube": "string", "pri": "bigint"}
 
 
+class LoadError(Exception):
+    """A load that ended before its end: why, and how many of its rows are stored at least."""
+
+
 def read(spark: SparkSession, source: str, kind: str | None = None) -> DataFrame:
     """The rows of a file or folder; the format by its suffix unless given."""
     kind = kind or FORMATS.get(Path(source).suffix, "parquet")
@@ -69,7 +73,10 @@ def run(
     dry: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Put the rows of `mapped`. Counts: rows, stored, refused, resent; `dry` puts nothing."""
+    """Put the rows of `mapped`. Counts: rows, stored, refused, resent; `dry` puts nothing.
+
+    Raises `LoadError`.
+    """
     count = rows.count()
     if dry:
         sample = [row.asDict(recursive=True) for row in rows.limit(3).collect()]
@@ -85,11 +92,22 @@ def run(
         watcher.start()
         try:
             writer.save()
+        except Exception as error:
+            raise LoadError(_ended_early(error, summary, count)) from error
         finally:
             over.set()
             watcher.join()
         counts: dict[str, Any] = json.loads(summary.read_text())
     return {"rows": count, **counts}
+
+
+def _ended_early(error: Exception, summary: Path, count: int) -> str:
+    """Why, in a line, and what the partitions that were done have stored."""
+    from tandemq.pipeline.cli import plain
+
+    # Not there: Spark failed before any row was on its way.
+    stored = json.loads(summary.read_text())["stored"] if summary.exists() else 0
+    return f"{plain(error)}; of {count} rows at least {stored} are stored"
 
 
 def _watch(
