@@ -9,11 +9,12 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-#: Go to one process together: one Spark session for all, and the audit judges the stories' logs.
-SPARK = ("tests/spark/", "tests/chaos/test_scenarios.py")
+#: Go to one process together: one Spark session for all.
+SPARK = ("tests/spark/",)
 #: Each test by itself: they have nothing in common and take long.
 APART = ("tests/simulation/", "tests/crash/")
 LONG = (
+    "tests/chaos/test_scenarios.py",
     "tests/demo/test_command.py",
     "tests/property/",
     "tests/docs/test_pages.py",

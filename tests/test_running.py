@@ -25,10 +25,10 @@ def test_another_process_gets_other_ports() -> None:
     assert mine // ports.SIZE != theirs // ports.SIZE
 
 
-def test_a_file_stays_together_and_so_do_the_stories_and_spark() -> None:
+def test_a_file_stays_together_and_so_does_all_of_spark() -> None:
     assert share_of("tests/node/test_tls.py::test_a") == share_of("tests/node/test_tls.py::B::test")
     assert share_of("tests/spark/test_sink.py::test_a[1]") == share_of(
-        "tests/chaos/test_scenarios.py::test_scenario[x]"
+        "tests/spark/test_stream.py::test_b"
     )
     assert share_of("tests/crash/test_kill9.py::test_a[0]") != share_of(
         "tests/crash/test_kill9.py::test_a[1]"

@@ -31,7 +31,8 @@ def result_of(error: Refused) -> str:
 
 @dataclass(slots=True)
 class Put:
-    """One task put; with a key, all attempts to put it. node: of the last one."""
+    """One task put; with a key, all attempts to put it. node: of the last one. padded: its payload
+    is more than its value."""
 
     value: int
     tube: str
@@ -42,6 +43,7 @@ class Put:
     task: int | None = None
     key: str | None = None
     utube: str | None = None
+    padded: bool = False
 
     def arguments(self) -> tuple[int, dict[str, Any]]:
         """Data and options of the call."""

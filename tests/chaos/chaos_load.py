@@ -127,7 +127,7 @@ class Load:
     async def put(self, client: Client, tube: str, *, padding: int = 0, key: bool = False) -> Put:
         """One put of a new value, recorded; the client turns away where it is not served."""
         value = next(self._values)
-        put = Put(value, tube, client.node, time.monotonic())
+        put = Put(value, tube, client.node, time.monotonic(), padded=bool(padding))
         put.key = f"v{value}" if key else None
         put.utube = sub_queue(value) if "utube" in TUBES[tube] else None
         self.history.puts.append(put)
