@@ -37,6 +37,15 @@ class Node(NodeProcess):
     def create(self, tube: str, kind: str) -> None:
         self.call("queue.create_tube", tube, kind)
 
+    def failed(self, tube: str, reason: str) -> None:
+        """Take a task and give it back, as a worker does that failed at it."""
+        client = tarantool.Connection("127.0.0.1", self.port, fetch_schema=False, encoding=None)
+        try:
+            ident = client.call(f"queue.tube.{tube}:take", (10,)).data[0][0]
+            client.call(f"queue.tube.{tube}:release", (ident, {"reason": reason}))
+        finally:
+            client.close()
+
     def count(self, tube: str) -> int:
         found = self.call("queue.statistics", tube)[0]
         return int(found[b"tasks"][b"total"])

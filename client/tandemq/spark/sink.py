@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from tandemq.client.tls import Tls
 from tandemq.spark import options as opt
-from tandemq.spark.groups import LAYOUTS
+from tandemq.spark import tasks
 from tandemq.spark.target import Frame, Target, addresses
 
 TUBE_OPTIONS = (
@@ -53,11 +53,6 @@ TUBE_OPTIONS = (
 )
 #: Columns that are options of the put; all others make up the payload.
 PUT_COLUMNS = ("key", "utube", "pri", "ttl", "ttr", "delay")
-TASKS = (
-    "tube STRING, task_id BIGINT, state STRING, priority BIGINT, ttl BIGINT, ttr BIGINT, "
-    "utube STRING, payload BINARY"
-)
-READ_ROWS = 10_000
 
 
 @dataclass
@@ -86,10 +81,10 @@ class TandemTube(DataSource):
         return "tandemq"
 
     def schema(self) -> str:
-        return TASKS
+        return tasks.ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TubeReader(self.values)
+        return TubeReader(self.values, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
@@ -269,41 +264,12 @@ class TubeStreamWriter(SinkWriting, DataSourceStreamArrowWriter):
 class TubeReader(DataSourceReader):
     """The tasks a tube has now, in order of their ids; one partition."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], schema: StructType) -> None:
         self.values = dict(values)
+        self.names = tasks.check_columns(schema.names)
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        return iter(asyncio.run(self._rows()))
-
-    async def _rows(self) -> list[tuple[Any, ...]]:
-        target = target_of(self.values)
-        connection = await target.connect()
-        try:
-            await connection.refetch_schema()
-            tubes = await connection.select("_queue", [target.tube])
-            if not tubes.body:
-                raise ValueError(f"there is no tube {target.tube}")
-            kind, space = tubes.body[0][3], tubes.body[0][2]
-            layout = LAYOUTS.get(kind, {"payload": -1})
-            found: list[tuple[Any, ...]] = []
-            key: list[Any] = []
-            while True:
-                answer = await connection.select(
-                    space, key, limit=READ_ROWS, iterator="GT" if key else "ALL"
-                )
-                found += [_task(target.tube, tuple(row), layout) for row in answer.body]
-                if len(answer.body) < READ_ROWS:
-                    return found
-                key = [answer.body[-1][0]]
-        finally:
-            await connection.disconnect()
-
-
-def _task(tube: str, row: tuple[Any, ...], layout: dict[str, int]) -> tuple[Any, ...]:
-    values = [min(row[layout[name]], 2**63 - 1) if name in layout else None
-              for name in ("priority", "ttl", "ttr")]  # fmt: skip
-    utube = row[layout["utube"]] if "utube" in layout else None
-    return (tube, row[0], row[1], *values, utube, msgpack.packb(row[layout["payload"]]))
+        return asyncio.run(tasks.read(target_of(self.values), self.names))
