@@ -21,7 +21,7 @@ from tandemq_server.cli.output import (
     note,
     table,
 )
-from tandemq_server.cli.raw_client import ALL, RawConnection, RawError
+from tandemq_server.cli.raw_client import ALL, RawConnection
 from tandemq_server.cli.remote import Remote
 from tandemq_server.wire.client import ClientError
 
@@ -74,7 +74,7 @@ def _opened(remote: Remote) -> Iterator[RawConnection]:
         raise CommandError(f"{where}: {reason}", UNREACHABLE, "is it up?") from error
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
-    except (ClientError, RawError) as error:
+    except ClientError as error:
         raise CommandError(f"{where}: {error}", REFUSED) from error
 
 

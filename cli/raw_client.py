@@ -5,15 +5,15 @@ Here: one request at a time, SELECT page by page. Must not be here: what the tup
 
 from __future__ import annotations
 
-import socket
-import ssl
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 import msgpack
 
-from tandemq.client.tls import Tls, refused
+from tandemq.client.dial import blocking
+from tandemq.client.errors import TlsRefused
+from tandemq.client.tls import Tls
 from tandemq.model.units import GIB
 from tandemq_server.wire import client
 from tandemq_server.wire import constants as c
@@ -26,7 +26,7 @@ ALL, GE, GT = 2, 5, 6
 NO_LIMIT = 0xFFFFFFFF
 
 
-class RawError(Exception):
+class RawError(client.ClientError):
     """The server's refusal, or what is wrong with the line to it."""
 
 
@@ -41,21 +41,17 @@ class CallRefused(RawError):
 class RawConnection:
     """A connection to `host`:`port`; user None is guest, tls None is without.
 
-    Raises OSError, ClientError, RawError, and ValueError for files of `tls` that do not serve.
+    Raises OSError, ClientError, of which RawError is one, and ValueError for files of `tls` that
+    do not serve.
     """
 
     def __init__(
         self, host: str, port: int, user: str | None, password: str | None, tls: Tls | None = None
     ) -> None:
-        secure = tls.dialling() if tls is not None else None
-        self.socket = socket.create_connection((host, port), CONNECT_SECONDS)
-        if secure is not None:
-            context, name = secure
-            try:
-                self.socket = context.wrap_socket(self.socket, server_hostname=name or host)
-            except ssl.SSLError as error:
-                self.socket.close()
-                raise RawError(str(refused(f"{host}:{port}", error))) from None
+        try:
+            self.socket = blocking(host, port, tls, CONNECT_SECONDS)
+        except TlsRefused as error:
+            raise RawError(str(error)) from None
         self.stream = self.socket.makefile("rb")
         try:
             greeting = self._read(GREETING_BYTES)
@@ -87,11 +83,8 @@ class RawConnection:
     def _ask(self, packet: bytes) -> bytes:
         """The body of the reply, raw."""
         self.socket.sendall(packet)
-        head = self._read(5)
-        length = int.from_bytes(head[1:], "big")
-        if head[0] != 0xCE or length > REPLY_BYTES_MAX:
-            raise RawError("what answers is not an IPROTO server")
-        reply = self._read(length)
+        head = self._read(client.LENGTH_BYTES)
+        reply = self._read(client.reply_length(head, REPLY_BYTES_MAX))
         unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=REPLY_BYTES_MAX)
         unpacker.feed(reply)
         header = unpacker.unpack()

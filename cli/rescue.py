@@ -300,7 +300,8 @@ async def _put(caller: Caller, remote: Remote, tasks: list[RescuedTask], done: R
     """
     from asynctnt.exceptions import TarantoolDatabaseError
 
-    from tandemq_server.cli.raw_client import CallRefused, RawConnection, RawError
+    from tandemq_server.cli.raw_client import CallRefused, RawConnection
+    from tandemq_server.wire.client import ClientError
 
     try:
         # On record there, who does it; who may not say so may still put.
@@ -317,7 +318,7 @@ async def _put(caller: Caller, remote: Remote, tasks: list[RescuedTask], done: R
                 _put_one(connection, task, done, remote.where)
     except CallRefused as error:
         raise TarantoolDatabaseError(error.code, str(error)) from None
-    except RawError as error:
+    except ClientError as error:
         hint = "the task at hand counts as outcome unknown: look before --again"
         raise CommandError(f"{remote.where}: {error}", UNREACHABLE, hint) from None
 

@@ -1,4 +1,4 @@
-"""The client's side of IPROTO, as far as a node needs it to log in at its peers."""
+"""The client's side of IPROTO: what nodes need among each other, and the command line with one."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def request(rtype: int, body: dict[int, Any]) -> bytes:
     return b"\xce" + len(packet).to_bytes(4, "big") + bytes(packet)
 
 
-def reply_length(head: bytes) -> int:
+def reply_length(head: bytes, bytes_max: int = REPLY_BYTES_MAX) -> int:
     """How many bytes follow the first five. Raises `ClientError`."""
     length = int.from_bytes(head[1:LENGTH_BYTES], "big")
-    if head[0] != 0xCE or length > REPLY_BYTES_MAX:
+    if head[0] != 0xCE or length > bytes_max:
         raise ClientError("what answers is not an IPROTO server: its reply has no length")
     return length
 

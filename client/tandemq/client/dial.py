@@ -1,4 +1,4 @@
-"""One connection to one node over the stock connector, which knows no TLS: it is put below it.
+"""One connection to one node: over the stock connector, which knows no TLS, or a blocking socket.
 
 Here: connecting, and what went wrong with it. Must not be here: which node is asked (find.py).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tandemq.client.errors import TlsRefused
 from tandemq.client.tls import is_tls, refused, speaks_tls
 
 if TYPE_CHECKING:
-    from tandemq.client.tls import Dialling
+    from tandemq.client.tls import Dialling, Tls
 
 GREETING_BYTES = 128
 CLOSE_SECONDS = 1.0
@@ -106,3 +107,22 @@ async def greeted(host: str, port: int) -> None:
         raise
     finally:
         writer.transport.abort()
+
+
+def blocking(host: str, port: int, tls: Tls | None, seconds: float) -> socket.socket:
+    """A connected socket, over TLS where told, that waits so long for whatever it is asked.
+
+    Raises TlsRefused, OSError, and ValueError for files of `tls` that do not serve.
+    """
+    secure = tls.dialling() if tls is not None else None
+    plain = socket.create_connection((host, port), seconds)
+    if secure is None:
+        return plain
+    context, name = secure
+    try:
+        return context.wrap_socket(plain, server_hostname=name or host)
+    except ssl.SSLError as error:
+        plain.close()
+        told = refused(f"{host}:{port}", error)
+        assert told is not None
+        raise told from None

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tandemq.model.errors import StorageError
+from tandemq.model.units import GIB
 
 if TYPE_CHECKING:
     from tandemq.pipeline.judge.verdict import Verdict
 
 #: Bytes of logs that `auto` leaves to one process; the nodes of a comparison are all in its memory.
-LOCAL_BYTES = 6 << 30
+LOCAL_BYTES = 6 * GIB
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
 
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from tandemq.log.meta import read_commit
 from tandemq.log.segment import SegmentReader, segment_names
+from tandemq.model.units import MIB
 from tandemq.spark.archive import TandemArchive, durable
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import (
@@ -59,7 +60,7 @@ def sealed_until(path: str, include_open: bool = False) -> tuple[str, int, int]:
         if footer is None:
             if include_open:
                 commit, problem = read_commit(disk)
-                end = scan(disk, meta, name, {}, 1 << 20).last_lsn
+                end = scan(disk, meta, name, {}, MIB).last_lsn
                 last = max(last, 0 if problem is not None else min(commit, end))
             break
         last = footer.last_lsn

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tandemq.model.units import HOUR_US
 from tandemq.pipeline.arrays import Ints, encoded, numbers
 from tandemq.pipeline.exchange import bucket_in_tube, packed, unpacked
 
-HOUR_US = 3_600_000_000
 QUANTILES = (0.5, 0.95, 0.99)
 #: Outcomes of a delivery that make another one necessary.
 FAILED = ("released", "ttr", "buried", "dead")

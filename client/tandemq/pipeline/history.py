@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tandemq.model.units import DAY_US
 from tandemq.pipeline import lives as lv
 from tandemq.pipeline.arrays import TEXT, as_text, encoded, numbers, plain
 from tandemq.pipeline.events import Survey, survey
@@ -38,7 +39,6 @@ STATE_FILE = "history.json"
 #: Folders of what a run leaves for the next one; `open` has events.
 LEFT = ("open", "open-tasks", "open-deliveries")
 COUNTS = pa.schema([("tasks", pa.int64()), ("deliveries", pa.int64()), ("open", pa.int64())])
-DAY_US = 86_400_000_000
 #: What Spark calls the folder of NULL, and which characters it writes as %XX in one's name.
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = {

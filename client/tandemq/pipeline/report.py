@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tandemq.model.units import HOUR_US, SECOND_US
 from tandemq.pipeline import figures as fig
 from tandemq.pipeline import history as histories
 from tandemq.pipeline.arrays import Ints
@@ -117,14 +118,14 @@ def backlog(found: pd.DataFrame) -> pd.DataFrame:
     """tube, hour: tasks there at its end, and the age of the oldest of them in seconds."""
     stays = _of(found, "stay")
     last = int(_of(found, "last")["a"].max()) if len(stays) else 0
-    until = stays["a"].where(stays["a"] != fig.OPEN, last // fig.HOUR_US)
+    until = stays["a"].where(stays["a"] != fig.OPEN, last // HOUR_US)
     hours = (until - stays["hour"] + 1).to_numpy("int64")
     at = np.repeat(np.arange(len(stays)), hours)
     there = stays.iloc[at][["tube", "hour", "b", "c"]]
     there["hour"] += np.arange(len(at)) - np.repeat(np.cumsum(hours) - hours, hours)
     table = there.groupby(["tube", "hour"]).agg({"b": "sum", "c": "min"}).reset_index()
-    moment = np.minimum((table["hour"] + 1) * fig.HOUR_US, last)
-    table["oldest_s"] = ((moment - table["c"]) / 1e6).round(3)
+    moment = np.minimum((table["hour"] + 1) * HOUR_US, last)
+    table["oldest_s"] = ((moment - table["c"]) / SECOND_US).round(3)
     return table.rename(columns={"b": "backlog"})[["tube", "hour", "backlog", "oldest_s"]]
 
 
@@ -134,7 +135,7 @@ def workers(found: pd.DataFrame) -> pd.DataFrame:
     table = _of(found, "worker").groupby("text").agg(how).reset_index()
     span = (table["e"] - table["d"]).where(lambda us: us > 0)
     table["utilisation"] = (table["c"] / span).round(3)
-    table["busy_s"] = (table["c"] / 1e6).round(3)
+    table["busy_s"] = (table["c"] / SECOND_US).round(3)
     names = {"text": "consumer", "a": "deliveries", "b": "acked"}
     table = table.rename(columns=names).sort_values(["busy_s", "consumer"], ascending=[False, True])
     return table[["consumer", "deliveries", "acked", "busy_s", "utilisation"]].head(WORKERS)

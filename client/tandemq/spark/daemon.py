@@ -14,6 +14,8 @@ import os
 import sys
 from pathlib import Path
 
+from tandemq.model.units import MIB
+
 #: What a task that reads a log, or writes into a queue, imports before its first row.
 MODULES = (
     "pyspark.worker",
@@ -30,7 +32,7 @@ THREADS = Path("/proc/self/task")
 #: glibc's names of what `mallopt` sets, and the bytes up to which memory that was freed is kept.
 #: The columns of every batch would come as fresh pages otherwise, a tenth of the time to make them.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT_BYTES = 256 << 20
+KEPT_BYTES = 256 * MIB
 
 
 def alone() -> bool:

@@ -32,6 +32,7 @@ from tandemq.model.record import (
     FrameHeader,
     decode_body,
 )
+from tandemq.model.units import MIB
 from tandemq.spark.columns import arrow_schema
 from tandemq.spark.disk import ArrowDisk, named
 from tandemq.spark.groups import (
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
     from tandemq.spark.compiled import Walker
 
 #: Smaller parts are done in plain Python before the compiled code is even loaded.
-WORTH_LOADING = 1 << 20
+WORTH_LOADING = MIB
 #: Bodies of so many bytes make a batch, however few records they are.
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 4 * MIB
 
 #: Rows that plain Python makes columns of at once: more do not fit into the processor's caches.
 PLAIN_ROWS = 1 << 13

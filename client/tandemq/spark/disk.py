@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from tandemq.model.errors import StorageError
+from tandemq.model.units import KIB, MIB
 
 #: Bytes looked at at a time: what fits into a processor's cache is twice as quick to go through,
 #: and what comes over a network comes in larger pieces.
-WINDOW_NEAR, WINDOW_FAR = 256 << 10, 8 << 20
+WINDOW_NEAR, WINDOW_FAR = 256 * KIB, 8 * MIB
 
 
 class ArrowDisk:

@@ -18,6 +18,7 @@ from tandemq.log.segment import FOOTER_MAGIC, HEADER_MAGIC, SEGMENT_HEADER_SIZE,
 from tandemq.log.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import CREATE, FRAME_MAGIC, FrameError
+from tandemq.model.units import MIB
 from tandemq.spark.disk import ArrowDisk, named
 from tandemq.spark.scan import Segment, Spaces, scan
 
@@ -96,7 +97,7 @@ class LogQuery:
     rescue: bool = False
     until_commit: bool = False
     permissive: bool = False
-    split_bytes: int = 16 << 20
+    split_bytes: int = 16 * MIB
 
 
 def plan(paths: list[str], wanted: LogQuery) -> list[Part]:

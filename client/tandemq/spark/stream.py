@@ -23,6 +23,7 @@ from tandemq.log.disk import RESCUE_PREFIX
 from tandemq.log.meta import Meta, read_commit
 from tandemq.log.segment import SEGMENT_HEADER_SIZE
 from tandemq.model.errors import StorageError
+from tandemq.model.units import KIB, MIB
 from tandemq.spark import options as opt
 from tandemq.spark.disk import ArrowDisk, named
 from tandemq.spark.logs import Part, meta_of, spaces_of_snapshots
@@ -30,10 +31,10 @@ from tandemq.spark.scan import Segment, Spaces, scan
 from tandemq.spark.source import LogPartition, LogReading
 
 #: Frames are found from marks this many bytes apart.
-MARK_BYTES = 256 << 10
+MARK_BYTES = 256 * KIB
 #: A micro-batch is one segment's piece more often than not: in parts of splitBytes one core would
 #: read and write it all.
-PART_BYTES_MAX = 4 << 20
+PART_BYTES_MAX = 4 * MIB
 
 Offset = dict[str, Any]
 

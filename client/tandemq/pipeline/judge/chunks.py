@@ -11,6 +11,7 @@ import numpy as np
 
 from tandemq.model.errors import GaveUp
 from tandemq.model.record import FrameError
+from tandemq.model.units import MIB
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.read import SegmentFrames
 from tandemq.pipeline.judge.shred import shred
@@ -18,9 +19,9 @@ from tandemq.pipeline.judge.table import Ints
 from tandemq.pipeline.judge.world import Chunk
 
 #: Bytes of frames that make a chunk, at most, but for a frame that is larger.
-CHUNK_BYTES = 48 << 20
+CHUNK_BYTES = 48 * MIB
 #: Logs of more bytes than this are worth loading compiled code for.
-WORTH_COMPILING = 6 << 20
+WORTH_COMPILING = 6 * MIB
 
 
 class RecordBytes:

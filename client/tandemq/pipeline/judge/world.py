@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tandemq.model.record import CREATE, DROP, MARK, TERM, TRUNCATE
+from tandemq.model.units import SECOND_US
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.table import STATE, SWEPT, Bits, Ints, Table, key_of
 
@@ -211,7 +212,7 @@ class ChunkView:
                 if tube.name == name.removeprefix("import:"):
                     tube.opts[":imported"] = True
         elif name == "ttr":
-            self.ttr.put(rec, int(value * 1_000_000))
+            self.ttr.put(rec, int(value * SECOND_US))
         elif name == "sessions_later_us":
             self.later.put(rec, int(value))
         elif name == "in_replicaset":

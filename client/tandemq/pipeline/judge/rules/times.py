@@ -19,6 +19,7 @@ from tandemq.model.record import (
     KIND_TTL,
     KIND_TTR,
 )
+from tandemq.model.units import DAY_US, SECOND_US
 from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.rules.base import WARNING, TaskRule
 from tandemq.pipeline.judge.rules.tasks import ACKS, FAILURES, PUTS, RELEASES, TAKES
@@ -46,7 +47,7 @@ from tandemq.pipeline.judge.tasks import (
 )
 
 #: Deadlines are handled a thousand at a time: after a flood of them a call may still be in time.
-SLACK_US = 2_000_000
+SLACK_US = 2 * SECOND_US
 
 
 def moment(us: int) -> str:
@@ -257,7 +258,7 @@ class Early(TaskRule):
 
     def broken(self, t: TaskChanges) -> Bits:
         fresh = t.inserted & t.exists & t.by(*PUTS, *FAILURES) & ~t.imported
-        most = 2 * 3_153_600_000_000_000
+        most = 2 * 36_500 * DAY_US
         wrong = t.ttl_tube & ((t.after(TTL) < 0) | (t.after(TTR) < 0) | (t.after(TTR) > most))
         return fresh & (wrong | (t.ttl_tube & (t.after(TTL) > most)))
 
