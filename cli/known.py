@@ -37,7 +37,7 @@ def info(
         if as_lines:
             json_line(as_json(row, known))
         else:
-            _show(row, known)
+            _show(tube, row, known)
 
 
 def looked_up(remote: Remote, tube: str, tasks: list[int]) -> list[tuple[Any, dict[str, Any]]]:
@@ -84,10 +84,13 @@ def cells(row: Any, known: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _show(row: Any, known: dict[str, Any]) -> None:
+def _show(tube: str, row: Any, known: dict[str, Any]) -> None:
     lines: list[tuple[str, Any]] = [("task", row[0]), ("state", _state(row, known))]
     if "attempts" in known:
         lines.append(("attempts", _attempts(known)))
+    elif known:
+        # Whoever looks for why it fails must not take an empty answer for none.
+        lines.append(("attempts", f"not counted, try: tandemq alter {tube} max_attempts=5"))
     if "created" in known:
         lines.append(("put", f"{moment(known['created'])}, {duration(known['age'])} ago"))
     if due := _due(known):

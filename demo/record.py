@@ -46,6 +46,8 @@ def drawn(lines: list[tuple[float, str]], title: str) -> str:
         console.print(text, soft_wrap=True)
         moments.append((at - lines[0][0]) / SPEED)
     svg = console.export_svg(title=title, unique_id="demo")
+    # Nothing is loaded from elsewhere: the reader's own fixed-width font.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     whole = (moments[-1] if moments else 0.0) + STAY
     rules = [
         "@media (prefers-reduced-motion: no-preference) {",

@@ -112,6 +112,7 @@ def test_tables(run: Run, tube: str) -> None:
         "payload",
     ]
     assert re.fullmatch(r"0 +ready +[\d.]+ (ms|s) +a\\x1b\[2J \[red\]b", rows[2].strip())
+    assert f"not counted, try: tandemq alter {tube} max_attempts=5" in run("info", tube, "0")[1]
     assert tube in run("tubes")[1]
     header, _, *lines = run("stats", tube)[1].splitlines()
     line = dict(zip(header.split(), lines[0].split(), strict=True))

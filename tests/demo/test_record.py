@@ -17,6 +17,7 @@ def test_lines_appear_in_their_time() -> None:
         assert text in svg
     assert "x" * (WIDTH - 1) + "…" in svg
     assert "x" * WIDTH not in svg
+    assert "url(http" not in svg.replace(" ", "").replace('"', "")
     whole = 8.0 / SPEED + STAY
     shares = re.findall(r"@keyframes at(\d) \{ 0% \{ opacity: 0 \} ([0-9.]+)%", svg)
     assert [(int(number), float(share)) for number, share in shares] == [
