@@ -28,7 +28,7 @@ def test_the_readme_happens_as_told(tmp_path: Path) -> None:
     left_out = Reader(README, tmp_path / "tandem").read()
     assert [
         [line.split("#")[0].strip() for line in step.text.splitlines()] for step in left_out
-    ] == [["make run", "make test"]]
+    ] == [["make run", "make cluster"]]
 
 
 @pytest.mark.parametrize("page", ["tutorial.md", "tube-types.md"])

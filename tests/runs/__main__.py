@@ -114,13 +114,17 @@ def operator(folder: Path) -> None:
 
 
 def _by_shell(steps: Steps) -> None:
-    with steps.step("tandemq put says what is the matter"):
-        print(steps.run("tandemq put letters Bob --server 127.0.0.1:3302", fine=(1, 3)))
-    with steps.step("tandemq role rw --admin 127.0.0.1:8082 says what it may lose"):
-        print(steps.run("tandemq role rw --admin 127.0.0.1:8082", fine=(0, 1)))
-    with steps.step("the same with --force, and a put that is accepted"):
-        steps.run("tandemq role rw --force --admin 127.0.0.1:8082")
-        steps.run("tandemq put letters Bob --server 127.0.0.1:3301,127.0.0.1:3302")
+    both, admin = "--server 127.0.0.1:3301,127.0.0.1:3302", "--admin 127.0.0.1:8082"
+    with steps.step("tandemq put says that no node serves"):
+        assert "no node" in steps.run(f"tandemq put letters Bob {both}", fine=(1, 3))
+    with steps.step("tandemq role rw says what it may lose, and the command that does it"):
+        said = steps.run(f"tandemq role rw {admin}", fine=(1,))
+        command = re.search(r"tandemq role rw --force --at-lsn \d+", said)
+        assert command is not None, said
+    with steps.step("that command, and a put that is accepted"):
+        steps.run(f"{command[0]} {admin}")
+        steps.run(f"tandemq put letters Bob {both}")
+    steps.total("in all, from the start of the cluster")
 
 
 RUNS: dict[str, Callable[[Path], None]] = {

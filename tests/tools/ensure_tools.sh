@@ -100,7 +100,8 @@ ensure_faketime() {
 ensure_programs() {
     updated=""
     for pair in chromium-headless-shell:chromium-headless-shell haproxy:haproxy \
-        prometheus:prometheus promtool:prometheus systemd-analyze:systemd openssl:openssl; do
+        prometheus:prometheus promtool:prometheus \
+        prometheus-alertmanager:prometheus-alertmanager systemd-analyze:systemd openssl:openssl; do
         program=${pair%%:*}
         command -v "$program" >/dev/null 2>&1 && continue
         [ -x "/usr/sbin/$program" ] && continue
