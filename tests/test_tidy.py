@@ -55,7 +55,6 @@ LONG = {
     "tests/audit/faults.py",
     "tests/audit/scenes.py",
     "tests/config/test_config_load.py",
-    "tests/console/test_console.py",
     "tests/engine/test_attempts.py",
     "tests/node/test_doors.py",
     "tests/property/naive_model.py",
