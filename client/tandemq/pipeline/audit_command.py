@@ -111,14 +111,26 @@ def _engine(asked: AuditEngine, paths: list[str], master: str | None) -> AuditEn
         return asked
     if master is not None:
         return AuditEngine.spark
-    size = 0
-    for path in paths:
-        if "://" in path:
-            return AuditEngine.spark
-        if (Path(path) / "tandemq-archive.json").exists():
-            return AuditEngine.spark
-        size += sum(part.stat().st_size for part in Path(path).glob("*.wal"))
-    return AuditEngine.local if size <= LOCAL_BYTES else AuditEngine.spark
+    sizes = [_log_bytes(path) for path in paths]
+    if any(size is None for size in sizes) or sum(size or 0 for size in sizes) > LOCAL_BYTES:
+        return AuditEngine.spark
+    return AuditEngine.local
+
+
+def _log_bytes(path: str) -> int | None:
+    """Of a data directory's segments; None for an archive. What cannot be read has none: whoever
+    judges says why."""
+    try:
+        from tandemq.spark.disk import ArrowDisk
+        from tandemq.spark.logs import ARCHIVE_MARK
+
+        disk = ArrowDisk(path)
+        names = disk.list()
+        if ARCHIVE_MARK in names:
+            return None
+        return sum(disk.size(name) for name in names if name.endswith(".wal") and "/" not in name)
+    except (ModuleNotFoundError, StorageError):
+        return 0
 
 
 def _local(
@@ -222,7 +234,8 @@ def _print(verdict: Any, limit: int, as_json: bool) -> None:
     from tandemq.pipeline.judge.outputs import line_of
 
     if as_json:
-        shown = {"ok": verdict.ok, "counts": verdict.counts, "broken": verdict.broken}
+        shown = {"ok": verdict.ok, "engine": verdict.engine, "rules": len(verdict.judged)}
+        shown |= {"counts": verdict.counts, "broken": verdict.broken}
         shown |= {"warnings": verdict.warnings, "rows": verdict.rows}
         print(json.dumps(shown, default=str))
         return

@@ -33,9 +33,9 @@ def write_parquet(verdict: Verdict, path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema), path)
 
 
-def write_junit(verdict: Verdict, path: Path, rules: Iterable[str] = ()) -> None:
-    """A test case for each rule; broken ones fail, warnings are said in their output."""
-    names = list(rules) or [*BY_NAME]
+def write_junit(verdict: Verdict, path: Path) -> None:
+    """A test case for each rule that was asked; broken ones fail, warnings are in their output."""
+    names = [*verdict.judged]
     names += [name for name in verdict.broken if name not in names]
     suite = Xml.Element(
         "testsuite", name="tandemq audit", tests=str(len(names)), failures=str(len(verdict.broken))
@@ -69,7 +69,7 @@ def write_prometheus(verdict: Verdict, path: Path, now_s: float) -> None:
     """
     lines = _metric("tandemq_audit_ok", "Whether no rule is broken.", [("", int(verdict.ok))])
     lines += _metric("tandemq_audit_time_seconds", "When it was.", [("", f"{now_s:.3f}")])
-    found = {**dict.fromkeys(BY_NAME, 0), **verdict.broken, **verdict.warnings}
+    found = {**dict.fromkeys(verdict.judged, 0), **verdict.broken, **verdict.warnings}
     values: list[tuple[str, Any]] = [
         (f'{{rule="{name}",severity="{_severity(name)}"}}', count) for name, count in found.items()
     ]

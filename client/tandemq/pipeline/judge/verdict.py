@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tandemq.pipeline.judge.chunks import SourceChunk
 from tandemq.pipeline.judge.rules.base import ERROR, Breach
+from tandemq.pipeline.judge.rules.catalogue import ALL
 
 #: Bytes of a record that are shown.
 SHOWN = 600
@@ -16,7 +17,10 @@ SHOWN = 600
 
 @dataclass
 class Verdict:
-    """ok: no rule of severity error is broken. counts: of everything looked at; broken: by rule."""
+    """ok: no rule of severity error is broken. counts: of everything looked at; broken: by rule.
+
+    judged: the rules that were asked, in their order; of no other does the verdict say anything.
+    """
 
     ok: bool = True
     counts: dict[str, int] = field(default_factory=dict)
@@ -24,6 +28,7 @@ class Verdict:
     rows: list[dict[str, Any]] = field(default_factory=list)
     warnings: dict[str, int] = field(default_factory=dict)
     engine: str = "local"
+    judged: tuple[str, ...] = ()
 
     def text(self) -> str:
         """One line for the end of a run."""
@@ -31,8 +36,10 @@ class Verdict:
             found = (
                 f"ok: {self.counts.get('records', 0)} records, {self.counts.get('tasks', 0)} tasks"
             )
-            return found + (f"; warnings: {_listed(self.warnings)}" if self.warnings else "")
-        return f"violated: {_listed({**self.broken, **self.warnings})}"
+            found += f"; warnings: {_listed(self.warnings)}" if self.warnings else ""
+        else:
+            found = f"violated: {_listed({**self.broken, **self.warnings})}"
+        return found + part_of(self.judged)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -42,6 +49,13 @@ class Verdict:
             "warnings": self.warnings,
             "rows": self.rows,
         }
+
+
+def part_of(judged: Collection[str]) -> str:
+    """What a line says of rules that were not asked: nothing if all were."""
+    if len(judged) == len(ALL):
+        return ""
+    return f" (by {len(judged)} of {len(ALL)} rules)"
 
 
 def _listed(found: dict[str, int]) -> str:
@@ -84,7 +98,7 @@ class Collector:
         warnings = {n: self.counted[n] for n in names if self.severity[n] != ERROR}
         self.kept.sort(key=lambda one: (self.order[one.rule], one.lsn or 0))
         rows = [finding.row() for finding in self.kept]
-        return Verdict(not broken, counts, broken, rows, warnings)
+        return Verdict(not broken, counts, broken, rows, warnings, judged=tuple(self.order))
 
 
 def _evidence(finding: Breach, chunk: SourceChunk) -> str:
