@@ -234,7 +234,7 @@ class AdminClient:
 
         reason = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ssl.SSLCertVerificationError):
-            reason = f"its certificate does not hold: {error.verify_message}"
+            reason = f"its certificate is not valid: {error.verify_message}"
         elif isinstance(error, ssl.SSLError):
             wrong = error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
             reason = "speaks no TLS" if wrong else f"TLS failed: {error.reason}"

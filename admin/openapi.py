@@ -273,7 +273,7 @@ def _changes() -> Json:
         "/v1/failover": {
             "post": change_item(
                 "failover",
-                "Pause or resume takeovers by itself, or write the seat anew.",
+                "Pause or resume automatic takeovers, or write the seat anew.",
                 "FailoverRequest",
                 "FailoverStatus",
                 "Pausing holds until it is resumed or the process ends. Seeding is for an arbiter "

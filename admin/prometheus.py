@@ -106,7 +106,7 @@ def _failover_families(node: NodeMetrics) -> Iterator[Metric]:
         [({"node": label(name), "as": role}, True) for role, name in _seated(told) if name],
     )
     yield _gauge(
-        "failover_paused", "1 when this node does not take over by itself.", bool(told.paused)
+        "failover_paused", "1 when this node does not take over automatically.", bool(told.paused)
     )
 
 

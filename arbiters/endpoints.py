@@ -114,7 +114,7 @@ def client_tls(
             context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
         raise ArbiterRefused(
-            f"ca, certificate or key of the arbiter does not serve: {error}"
+            f"ca, certificate or key of the arbiter cannot be used: {error}"
         ) from None
     return context
 

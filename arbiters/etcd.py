@@ -157,7 +157,7 @@ class Etcd:
             seat = seat_of(value)
         except ValueError as error:
             reason = "is not JSON" if isinstance(error, json.JSONDecodeError) else error
-            raise ArbiterRefused(f"{self.name}: what stands at {self._seat_key} {reason}") from None
+            raise ArbiterRefused(f"{self.name}: the value at {self._seat_key} {reason}") from None
         return SeatReading(seat, number(item.get("mod_revision"))), value.get("swap")
 
     async def _keep_alive(self, url: str, node: str) -> None:
@@ -237,7 +237,9 @@ class _Swap:
             raise
         except ArbiterRefused:
             if loose:
-                raise Unreachable(f"{self._etcd.name}: an earlier attempt has no answer") from None
+                raise Unreachable(
+                    f"{self._etcd.name}: an earlier attempt was not answered"
+                ) from None
             raise
         if answer.get("succeeded"):
             return SeatReading(self._seat, number(answer.get("header", {}).get("revision")))
@@ -256,5 +258,5 @@ class _Swap:
             if found.swap == self._swap or found.reading.revision != self._revision:
                 return self._settle(found)
         if self._loose:
-            raise Unreachable(f"{self._etcd.name}: an earlier attempt has no answer, then: {no}")
+            raise Unreachable(f"{self._etcd.name}: an earlier attempt was not answered, then: {no}")
         raise self._etcd._refused(no)

@@ -73,7 +73,7 @@ class Witness:
                 raise
             except ArbiterRefused as refused:
                 if before:
-                    raise Unreachable(f"{self.name}: an earlier attempt has no answer") from None
+                    raise Unreachable(f"{self.name}: an earlier attempt was not answered") from None
                 raise refused
             return status, answer
 
@@ -89,7 +89,7 @@ class Witness:
         answer = await self._ask("GET", "/alive")
         nodes = answer.get("alive")
         if not isinstance(nodes, list) or not all(is_name(node) for node in nodes):
-            raise ArbiterRefused(f"{self.name}: the answer is none of a witness")
+            raise ArbiterRefused(f"{self.name}: the answer is not a witness's")
         return frozenset(nodes)
 
     async def watch(self, revision: int) -> AsyncGenerator[SeatReading, None]:

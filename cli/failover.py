@@ -1,4 +1,4 @@
-"""`tandemq failover`: whose the seat is, and whether this node takes over by itself."""
+"""`tandemq failover`: who holds the seat, and whether this node takes over automatically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandemq_server.cli.shared import given
 
 PANEL = "Node"
 failover = typer.Typer(
-    help="Failover by itself: whose the seat is, and whether this node may take it.",
+    help="Automatic failover: who holds the seat, and whether this node may take it.",
     no_args_is_help=True,
 )
 
@@ -37,13 +37,13 @@ def status(*, node: Node, as_lines: Lines = False) -> None:
 
 @given(node=admin_of)
 def pause(*, node: Node, as_lines: Lines = False) -> None:
-    """This node takes over from nobody by itself until it is resumed, or restarted."""
+    """This node takes over from nobody automatically until it is resumed, or restarted."""
     _change(node, "pause", as_lines)
 
 
 @given(node=admin_of)
 def resume(*, node: Node, as_lines: Lines = False) -> None:
-    """This node takes over by itself again; what it did in the last hour is forgotten."""
+    """This node takes over automatically again; what it did in the last hour is forgotten."""
     _change(node, "resume", as_lines)
 
 

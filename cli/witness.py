@@ -148,7 +148,7 @@ def _tls(cert: Path | None, key: Path | None) -> SSLContext | None:
     try:
         return TlsSettings(cert=cert, key=key).context()
     except (OSError, ValueError) as error:
-        text = f"--tls-cert: certificate or key does not serve: {error}"
+        text = f"--tls-cert: certificate or key cannot be used: {error}"
         raise CommandError(text, USAGE) from None
 
 

@@ -55,7 +55,7 @@ def problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
         try:
             settings.tls.context(env)
         except (OSError, ValueError) as error:
-            yield ("tls",), f"certificate or key does not serve: {error}"
+            yield ("tls",), f"certificate or key cannot be used: {error}"
     if settings.data_dir.exists() and not settings.data_dir.is_dir():
         yield ("data_dir",), f"{settings.data_dir} is not a directory"
 

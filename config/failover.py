@@ -1,4 +1,4 @@
-"""The section of the configuration that lets the other node take over by itself."""
+"""The section of the configuration that lets the other node take over automatically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 
 
 class Failover(Section):
-    """Failover by itself: who may lead is one register in an arbiter, and nobody else's opinion."""
+    """Automatic failover: who may lead is one register in an arbiter, and nobody else's opinion."""
 
     arbiter: Literal["etcd", "witness"] | None = text(
         None,
@@ -31,7 +31,7 @@ class Failover(Section):
     )
     candidate: bool = text(
         True,
-        "Whether this node may take over by itself. An operator can promote it either way.",
+        "Whether this node may take over automatically. An operator can promote it either way.",
         "true, false",
     )
     heartbeat: Duration = duration(
@@ -69,11 +69,11 @@ class Failover(Section):
         ge=0,
         le=1 << 40,
         description="With ack local: how many acknowledged records may be lost when the other node "
-        "takes over by itself. Demanded there, as nobody else can say it.",
+        "takes over automatically. Demanded there, as nobody else can say it.",
         json_schema_extra={"accepted": "0 to 1099511627776, null"},
     )
     per_minute: Count = count(
-        1, 1, 60, "How often in a minute this node takes over by itself at most."
+        1, 1, 60, "How often in a minute this node takes over automatically at most."
     )
     per_hour: Count = count(
         3,

@@ -138,7 +138,7 @@ class Settings(BaseModel):
     )
     failover: Failover = Field(
         Failover.model_construct(),
-        description="Who may lead, kept by an arbiter, and takeover by itself.",
+        description="Who may lead, kept by an arbiter, and automatic takeover.",
     )
     queue: Queue = Field(Queue.model_construct(), description="Settings of the module.")
     compat: Compat = Field(

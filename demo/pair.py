@@ -20,7 +20,7 @@ from tandemq_server.admin.client import AdminClient, AdminError, AdminUnreachabl
 
 _LOOK_SECONDS = 0.25
 _STEP_SECONDS_MAX = 60.0
-#: With ack local: how far behind the other node may be when it takes over by itself.
+#: With ack local: how far behind the other node may be when it takes over automatically.
 MAX_LOSS_RECORDS = 1000
 
 

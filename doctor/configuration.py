@@ -115,7 +115,7 @@ class ConfigExam:
         problem = reached(address, greets=True)
         if problem is None:
             return self._found("peer", "ok", f"{address} answers")
-        todo = "start that node, or mend the network, the firewall, or peers"
+        todo = "start that node, or fix the network, the firewall, or peers"
         return self._found("peer", "warning", f"{address}: {problem}", todo)
 
     def _files(self, settings: Settings) -> Finding:

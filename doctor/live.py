@@ -64,7 +64,7 @@ class LiveExam:
             )
         elif not status["complete"]:
             yield self._found(
-                "state", "warning", f"{text}: its copy is not whole yet", "wait, or mend the link"
+                "state", "warning", f"{text}: its copy is not whole yet", "wait, or fix the link"
             )
         elif status["problem"]:
             yield self._found("state", "error", f"{text}: {status['problem']}", _TROUBLE)
@@ -75,7 +75,7 @@ class LiveExam:
                 "pair mode",
                 "warning",
                 "the node goes on alone: what it acknowledges is on one disk",
-                "bring the replica back; the mark goes by itself",
+                "bring the replica back; the warning then goes away",
             )
         if (told := status.get("failover")) is not None:
             ready = told["outlook"].find("nobody") < 0 and not told["paused"]
@@ -146,7 +146,7 @@ class LiveExam:
                     "link",
                     "warning",
                     f"{name}: {peer['problem'] or 'not connected'}{since}",
-                    f"start it, or mend the network to {peer['address']}",
+                    f"start it, or fix the network to {peer['address']}",
                 )
                 continue
             yield self._link(peer, name)

@@ -57,7 +57,7 @@ def _change(engine: EnginePort, tube: TubePort, full: dict[str, Any]) -> None:
         type(tube.inner).new(tube.space, full)
     except Exception as error:
         raise failure(
-            f'The "{tube.type}" driver cannot serve tube {tube.name} so: '
+            f'The "{tube.type}" driver cannot serve tube {tube.name} with these options: '
             f"{type(error).__name__}: {error}"
         ) from None
     if engine.running:
@@ -75,7 +75,7 @@ def _check_circle(engine: EnginePort, tube: TubePort, target: Any) -> None:
         seen.append(target)
         if target == tube.name:
             way = " -> ".join(seen)
-            raise failure(f"Invalid value of dead_letter: dead letters would go round: {way}")
+            raise failure(f"Invalid value of dead_letter: dead letters would go in a circle: {way}")
         following = engine.tubes.get(target)
         target = following.opts.get("dead_letter") if following is not None else None
 
@@ -94,7 +94,7 @@ def check_same(tube: TubePort, kind: Any, opts: dict[str, Any]) -> None:
         return
     named = {word.partition(" ")[0] for word in differs}
     hint = f"; queue.alter_tube('{tube.name}', ...) changes it" if named <= ALTERABLE else ""
-    raise failure(f"Tube {tube.name} exists and is another one: {', '.join(differs)}{hint}")
+    raise failure(f"Tube {tube.name} exists and differs: {', '.join(differs)}{hint}")
 
 
 def _differing(tube: TubePort, opts: dict[str, Any]) -> list[str]:

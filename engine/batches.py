@@ -221,7 +221,7 @@ def _owned(tube: TubePort, client: EngineClient, ids: Any) -> list[tuple[int, in
             raise task_not_found(task_id)
         wanted[tube_id, task_id] = None
     if len(wanted) != len(ids):
-        raise failure("A task stands twice in the list")
+        raise failure("A task is in the list twice")
     return list(wanted)
 
 

@@ -108,7 +108,7 @@ def _row(tube: TubePort, fields: list[Any], payload: bytes) -> Row:
     types = [kind for _, kind in tube.space.format][:-1]
     for value, kind, (name, _) in zip(fields, types, tube.space.format, strict=False):
         if kind == "unsigned" and (type(value) is not int or not 0 <= value <= NEVER_US):
-            raise _bad(fields, f"{name} is no unsigned integer")
+            raise _bad(fields, f"{name} is not an unsigned integer")
         if kind == "string" and type(value) is not str:
             raise _bad(fields, f"{name} is no string")
     if fields[1] not in ("r", "t", "!", "~"):

@@ -248,7 +248,7 @@ def _in_turn(facts: Facts, waited_us: int) -> Advice | None:
     silent = [peer.name for peer in reachable if not peer.answered]
     if not silent or facts.led:
         return None
-    missing = f"no answer of {', '.join(silent)}"
+    missing = f"no answer from {', '.join(silent)}"
     if waited_us < ANSWER_US:
         return Advice(Answer.WAIT, missing, due_us=ANSWER_US)
     return Advice(Answer.UNPROVED, f"{missing}: it may not hear this node, and may serve")

@@ -115,7 +115,7 @@ class Backup(Copying):
         missing_lsn = read_missing(self.target)
         if missing_lsn:
             self.notes.append(
-                f"what was up to LSN {missing_lsn} could not be read there any more: a node "
+                f"records up to LSN {missing_lsn} could no longer be read there: a node "
                 "started from this copy fetches it from a peer"
             )
         if max(manifest.last_lsn, missing_lsn) < commit_lsn:

@@ -28,7 +28,7 @@ def _number(fields: list[Any], at: int) -> int:
     if type(value) is bytes and len(value) in (1, 4, 8):
         value = int.from_bytes(value, "little")
     if type(value) is not int or not 0 <= value <= NEVER_US:
-        raise _bad(fields, f"field {at} is no number")
+        raise _bad(fields, f"field {at} is not a number")
     return value
 
 

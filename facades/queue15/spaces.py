@@ -65,7 +65,7 @@ def find_space(engine: Engine, space: Any) -> SpaceTube:
         )
     if not isinstance(tube, SpaceTube):
         raise failure(
-            f"Tube {name} is no queue15 space: its calls are queue.tube.{name}:put and so on"
+            f"Tube {name} is not a queue15 space: its calls are queue.tube.{name}:put and so on"
         )
     return tube
 

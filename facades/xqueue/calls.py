@@ -94,7 +94,7 @@ def _upgrade(core: Core) -> Handler:
         if existing is None:
             admin.create_tube(core.engine, name, "xqueue", opts)
         elif not isinstance(existing, RecordTube):
-            raise failure(f"Space '{name}' already exists and is no xqueue")
+            raise failure(f"Space '{name}' already exists and is not an xqueue")
         else:
             full = {"if_not_exists": False, **(opts if type(opts) is dict else {})}
             if existing.inner.check_options(full) != existing.opts:

@@ -58,7 +58,7 @@ def _moment(key: Any, value: Any) -> int:
     if value is None:
         return 0
     if type(value) not in (int, float) or not isfinite(value):
-        raise failure(f"Record {key}: runat is no number of seconds")
+        raise failure(f"Record {key}: runat is not a number of seconds")
     if value <= 0:
         return 0
     if value < MONOTONIC_BELOW_S:

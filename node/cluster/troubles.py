@@ -118,7 +118,7 @@ class Troubles:
             )
         if missing := peering.storage.missing_lsn:
             found.append(
-                f"records up to LSN {missing} cannot be read here any more (see *.damaged): they "
+                f"records up to LSN {missing} can no longer be read here (see *.damaged): they "
                 f"are fetched from a peer, the log ends at LSN {peering.core.engine.lsn}"
             )
         snapshots = peering.source.snapshots

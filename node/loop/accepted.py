@@ -266,11 +266,11 @@ class Socket(asyncio.Protocol):
         if connection is None or connection.link is not None:
             return
         if connection.closing and now - self.heard > room.handshake_s:
-            self.expire("it does not read why it is being closed")
+            self.expire("it does not read the reason for closing it")
         elif self._paused & NO_ROOM:
             return
         elif self.stuck_since is not None and now - self.stuck_since > room.handshake_s:
-            self.expire("an unfinished frame waits for its rest")
+            self.expire("the rest of a frame did not come")
         elif not self.spoken and now - self.opened > room.handshake_s:
             self.expire("nothing was said after the greeting")
         elif (connection.stranger or self.late) and now - self.opened > room.handshake_s:

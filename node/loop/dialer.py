@@ -192,7 +192,7 @@ def _why(error: BaseException | None) -> str:
     if isinstance(error, TimeoutError):
         return "does not answer"
     if isinstance(error, EOFError):
-        return "closed the connection during the log-in"
+        return "closed the connection during login"
     if isinstance(error, OSError) and error.errno:
         return f"cannot be reached: {os.strerror(error.errno)}"
     return str(error)

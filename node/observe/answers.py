@@ -99,8 +99,8 @@ class FailoverStatus:
     """The seat, as an arbiter holds it. problem: why the arbiter does not answer, empty if it does.
 
     no, master, partner, by: whose it is, who may be promoted, who wrote it and why. stand: where
-    this node stands. paused: why it does not take over by itself. outlook: what would happen now
-    if the master died. last: how the last takeover of this process went.
+    this node stands. paused: why it does not take over automatically. outlook: what would happen
+    now if the master died. last: how the last takeover of this process went.
     """
 
     arbiter: str
@@ -357,7 +357,7 @@ class Backend(Protocol):
         ...
 
     async def failover(self, action: str) -> FailoverStatus:
-        """pause, resume: whether this node takes over by itself; seed: write the seat anew."""
+        """pause, resume: whether this node takes over automatically; seed: write the seat anew."""
 
     async def reload(self) -> Reloaded:
         """Take passwords, rights, tokens and certificates anew.

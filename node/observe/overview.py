@@ -168,7 +168,7 @@ def _safety(status: NodeStatus) -> Iterator[Concern]:
             yield Concern(
                 "amber",
                 f"{_name(peer)} cannot be reached: nobody could take over",
-                f"start it, or mend the network to {peer.address}",
+                f"start it, or fix the network to {peer.address}",
             )
         elif peer.lag is not None and peer.lag.seconds > LAG_S:
             yield Concern(

@@ -244,9 +244,9 @@ async def test_something_else_at_the_key_is_refused(etcd_one: EtcdCluster) -> No
         key = base64.b64encode(client._seat_key.encode()).decode()
         for value in (b"rubbish", b"[1]", b'{"no": "1"}', b"\xff\xfe"):
             etcd_one.post("/v3/kv/put", {"key": key, "value": base64.b64encode(value).decode()})
-            with pytest.raises(ArbiterRefused, match="what stands at"):
+            with pytest.raises(ArbiterRefused, match="the value at"):
                 await client.read()
-            with pytest.raises(ArbiterRefused, match="what stands at"):
+            with pytest.raises(ArbiterRefused, match="the value at"):
                 await client.swap(0, a_seat())
 
 

@@ -83,9 +83,9 @@ async def test_a_swap_is_own_by_what_stands_there_though_an_answer_was_lost() ->
 async def test_a_clear_no_is_one_only_where_nothing_is_under_way() -> None:
     with pytest.raises(ArbiterRefused, match="denied"):
         await client(No("denied", DENIED)).swap(7, MINE)
-    with pytest.raises(Unreachable, match="an earlier attempt has no answer"):
+    with pytest.raises(Unreachable, match="an earlier attempt was not answered"):
         await client(NoAnswer("HTTP 500"), No("denied", DENIED)).swap(7, MINE)
-    with pytest.raises(Unreachable, match="an earlier attempt has no answer"):
+    with pytest.raises(Unreachable, match="an earlier attempt was not answered"):
         await client(NoAnswer("HTTP 500"), ArbiterRefused("a proxy's page")).swap(7, MINE)
 
 

@@ -146,8 +146,8 @@ async def test_a_client_shows_its_certificate(strict: Node) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"ca": "other.pem"}, "its certificate does not hold"),
-        ({"server_name": None}, "its certificate does not hold: IP address mismatch"),
+        ({"ca": "other.pem"}, "its certificate is not valid"),
+        ({"server_name": None}, "its certificate is not valid: IP address mismatch"),
     ],
 )
 @pytest.mark.asyncio
@@ -225,7 +225,7 @@ def test_the_admin_api_by_flags_and_by_variables(strict: Node) -> None:
     assert "if it speaks TLS, give --tls-ca" in told.stderr
     told = strict.run("status", "--admin", strict.where, *strict.flags("ca"))
     assert told.returncode == 3
-    assert "its certificate does not hold" in told.stderr
+    assert "its certificate is not valid" in told.stderr
 
 
 def test_a_worker_works_over_tls(node: Node, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_node_with_a_damaged_log_gets_the_range_from_its_peer(tmp_path: Path) 
         nodes.a.start(wait=False)
         until(lambda: asked(nodes.a))
         found = told(nodes.a)
-        assert "cannot be read here any more" in found["problem"], found
+        assert "can no longer be read here" in found["problem"], found
         assert found["doctor"] == 1
         assert nodes.a.status()["state"] != "RUNNING"
         assert nodes.a.ask("/readiness")[0] == 503

@@ -115,12 +115,12 @@ def test_create_tube_that_exists(conn: Any, tube: Callable[..., Tube]) -> None:
     call(conn, "queue.create_tube", fresh.name, "fifottl", again)
     expect(
         32,
-        f"Tube {fresh.name} exists and is another one: its type is fifottl, not fifo",
+        f"Tube {fresh.name} exists and differs: its type is fifottl, not fifo",
         lambda: call(conn, "queue.create_tube", fresh.name, "fifo", again),
     )
     expect(
         32,
-        f"Tube {fresh.name} exists and is another one: ttl is 5, not 9; "
+        f"Tube {fresh.name} exists and differs: ttl is 5, not 9; "
         f"queue.alter_tube('{fresh.name}', ...) changes it",
         lambda: call(conn, "queue.create_tube", fresh.name, "fifottl", {**again, "ttl": 9}),
     )

@@ -225,7 +225,7 @@ FILE_MISTAKES = [
     ("tls: {cert: a}", "tls.key: is required (accepted: a file)"),
     (
         "tls: {cert: /nope, key: /nope}",
-        "tls: certificate or key does not serve: [Errno 2] No such file or directory",
+        "tls: certificate or key cannot be used: [Errno 2] No such file or directory",
     ),
     (
         "log: {level: loud}",

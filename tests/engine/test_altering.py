@@ -117,7 +117,7 @@ def test_dead_letters_never_go_round() -> None:
     bench.create("b", "fifo", max_attempts=1, dead_letter="jobs")
     bench.create("c", "fifo", max_attempts=1, dead_letter="b")
     refused = alter(bench, max_attempts=1, dead_letter="c")
-    assert "would go round: jobs -> c -> b -> jobs" in text(refused)
+    assert "would go in a circle: jobs -> c -> b -> jobs" in text(refused)
 
 
 def test_the_same_once_more_makes_no_record() -> None:
@@ -138,13 +138,10 @@ def test_a_tube_that_is_there_must_be_the_one_wanted() -> None:
     assert create("fifottl", max_attempts=3.0, ttl=60) is tube
     other = create("fifottl", max_attempts=5, capacity=7)
     assert text(other) == (
-        "Tube jobs exists and is another one: capacity is not set, not 7, max_attempts is 3, not 5"
+        "Tube jobs exists and differs: capacity is not set, not 7, max_attempts is 3, not 5"
         "; queue.alter_tube('jobs', ...) changes it"
     )
-    assert (
-        text(create("utube"))
-        == "Tube jobs exists and is another one: its type is fifottl, not utube"
-    )
+    assert text(create("utube")) == "Tube jobs exists and differs: its type is fifottl, not utube"
     assert "temporary is False, not True" in text(create("fifottl", temporary=True))
     alter(bench, max_attempts=5, capacity=7)
     assert create("fifottl", max_attempts=5, capacity=7) is tube

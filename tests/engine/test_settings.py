@@ -154,7 +154,7 @@ def test_batches_are_all_or_nothing(bench: Bench, tube: EngineTube) -> None:
     for ids, expected in (
         ([0, 2], "Task was not taken"),
         ([0, 7], "Task was not taken"),
-        ([0, 1, 0], "A task stands twice in the list"),
+        ([0, 1, 0], "A task is in the list twice"),
         ([0, [1, token - 1]], "Task was not taken"),
         ([0, [1]], "Invalid list of tasks: expected ids or [id, token] pairs"),
         ([0, "1"], "Supplied key type of part 1 does not match index part type: expected unsigned"),

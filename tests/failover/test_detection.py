@@ -1,4 +1,4 @@
-"""When a master counts as gone: case by case, and how often a node takes over by itself."""
+"""When a master counts as gone: case by case, and how often a node takes over automatically."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def test_so_often_an_hour_and_then_never() -> None:
         two.until(lambda other=other: two.led_by(other.name), 150)
         master.start()
         two.until(two.paired, 30)
-        # Back by hand, so that always the same node takes over by itself.
+        # Back by hand, so that always the same node takes over automatically.
         if other is two.b and turn < 2:
             two.request(two.b, True)
             two.run(1)
@@ -269,7 +269,7 @@ def test_so_often_an_hour_and_then_never() -> None:
     two.a.kill()
     two.run(30)
     assert two.serving() == []
-    assert two.keeper(two.b).paused == "3 takeovers by itself within an hour"
+    assert two.keeper(two.b).paused == "3 automatic takeovers within an hour"
     two.b.deliver(lambda: report.resume(two.keeper(two.b)))
     two.until(lambda: two.led_by("b"), 5)
 

@@ -138,10 +138,10 @@ def test_what_is_refused(server: Server, source: str) -> None:
 BAD = [
     ([1, "r"], "fifottl", "not of the tube's layout"),
     ([1, "x", 1, 1, 1, 1, 1, "d"], "fifottl", "unknown status x"),
-    ([-1, "r", "d"], "fifo", "task_id is no unsigned integer"),
+    ([-1, "r", "d"], "fifo", "task_id is not an unsigned integer"),
     (["a" * 32, "t", "r", 1, 300, 1, 0, 1, 1, 1, 0, 0], "queue15", "priority is above 255"),
     (["a" * 32, "t", "?", 1, 1, 1, 0, 1, 1, 1, 0, 0], "queue15", "a status of r d t b *"),
-    (["a" * 32, "t", "r", "later", 1, 1, 0, 1, 1, 1, 0, 0], "queue15", "field 3 is no number"),
+    (["a" * 32, "t", "r", "later", 1, 1, 0, 1, 1, 1, 0, 0], "queue15", "field 3 is not a number"),
 ]
 
 

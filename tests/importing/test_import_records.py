@@ -165,7 +165,7 @@ BAD = [
     ([{}, "k", "X", 0], "unknown status X"),
     ([{}, "k", "RT", 0], "unknown status RT"),
     ([{}, "k", None, 0], "unknown status None"),
-    ([{}, "k", "R", "soon"], "runat is no number of seconds"),
+    ([{}, "k", "R", "soon"], "runat is not a number of seconds"),
     ([{}, "k", "R", 1000], "Queue contains monotonic runat"),
     ([{}, "k", "R", 0, 1], "has more fields than the format"),
     ([], "expected string"),

@@ -403,7 +403,7 @@ class Model:
         """ack_many or release_many."""
         tasks = [tube.owned(conn, task_id) for task_id in ids]
         if len(set(ids)) != len(ids):
-            raise Refused("A task stands twice in the list")
+            raise Refused("A task is in the list twice")
         for task in tasks:
             if ack:
                 self._remove(tube, task)

@@ -281,7 +281,7 @@ def test_dialects(dial: Connect, client: Client) -> None:
     assert client.connection.call("queue.stats").data[0]["space0"]
     client.connection.call("queue.create_tube", ["plain", "fifo", {"if_not_exists": True}])
     assert client("statistics", "plain") == (
-        "! Tube plain is no queue15 space: its calls are queue.tube.plain:put and so on"
+        "! Tube plain is not a queue15 space: its calls are queue.tube.plain:put and so on"
     )
     with pytest.raises(DatabaseError, match=r"call queue15\.put\(space, tube"):
         new.call("queue.tube.space0:put", ["x"])

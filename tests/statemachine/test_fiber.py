@@ -316,7 +316,7 @@ def test_what_peers_answered_while_another_served_is_asked_again() -> None:
     owner.facts = replace(ALONE, peers=(stopped, replace(b, answered=False)))
     owner.send(Progress(replace(ALONE, peers=(stopped, b))))
     assert owner.effects[-1] == effects.CheckSync(again=True)
-    assert "no answer of b" in owner.fiber.ro_reason
+    assert "no answer from b" in owner.fiber.ro_reason
     owner.send(Progress(replace(ALONE, peers=(stopped, replace(b, writable=True)))))
     assert "b is writable" in owner.fiber.ro_reason
     owner.send(Progress(replace(ALONE, peers=(stopped, b))))

@@ -73,7 +73,14 @@ def with_peer(peer: PeerFacts, own: Facts = OWN) -> Facts:
             False,
             "",
         ),
-        (with_peer(replace(PEER, answered=False)), 0, False, Answer.WAIT, False, "no answer of b"),
+        (
+            with_peer(replace(PEER, answered=False)),
+            0,
+            False,
+            Answer.WAIT,
+            False,
+            "no answer from b",
+        ),
         (
             with_peer(replace(PEER, answered=False)),
             ANSWER_US,

@@ -88,7 +88,7 @@ class LoginRefused(Refused):
 
 
 class TlsRefused(Refused):
-    """A node's TLS and ours do not go together: one has none, or a certificate does not hold."""
+    """A node's TLS and ours do not go together: one has none, or a certificate is not valid."""
 
 
 class Unavailable(Refused):

@@ -122,7 +122,7 @@ def refused(node: str, error: BaseException) -> TlsRefused | None:
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsRefused(
-            f"{node}: its certificate does not hold: {error.verify_message}",
+            f"{node}: its certificate is not valid: {error.verify_message}",
             todo="is it of the authority that was given, and for that host or server name?",
         )
     if not isinstance(error, ssl.SSLError):

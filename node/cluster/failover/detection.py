@@ -53,7 +53,7 @@ def gone(seen: Seen, silence_us: int, careful: bool) -> str:
 
 
 class AnswerPace:
-    """How often a node takes over by itself: so often a minute, so often an hour, then never."""
+    """How often a node takes over automatically: so often a minute and an hour, then never."""
 
     def __init__(self, per_minute: int, per_hour: int) -> None:
         self.per_minute = per_minute

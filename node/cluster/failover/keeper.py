@@ -59,7 +59,7 @@ class SeatKeeper:
     """ask(call): a Read or a Swap, to be answered. name: of the arbiter, for people.
 
     resting: an operator wants this node, whose seat it is, not to serve. paused: why this node
-    does not take over by itself; empty while it may.
+    does not take over automatically; empty while it may.
     """
 
     def __init__(self, peering: Peering) -> None:
@@ -111,7 +111,7 @@ class SeatKeeper:
         if self._failed:
             return SeatFacts(written, refusal=f"{self.name} does not answer: {self.problem}")
         if not self._fresh or reading is None:
-            return SeatFacts(written, waiting=f"asking {self.name} whose the seat is")
+            return SeatFacts(written, waiting=f"asking {self.name} who holds the seat")
         lead = Lead("", self.role.fiber.notes.known_number, "")
         local = self.settings.replication.ack != PAIR
         may_lose = (self.failover.max_loss_records or 0) if local else 0
@@ -385,8 +385,8 @@ class SeatKeeper:
         if not (why := self.watch.why_gone(seat.master, now_us)):
             return
         if self.pace.spent(now_us):
-            self.paused = f"{self.pace.per_hour} takeovers by itself within an hour"
-            self.peering.say(f"failover: paused: {self.paused}; tandemq failover resume goes on")
+            self.paused = f"{self.pace.per_hour} automatic takeovers within an hour"
+            self.peering.say(f"failover: paused: {self.paused}; tandemq failover resume continues")
             return
         if self.pace.wait_us(now_us):
             return

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class SeatReport(NamedTuple):
     """arbiter: its name; problem: why it does not answer. no, master, partner, by: of the seat.
 
-    stand: where this node stands; paused: why it does not take over by itself. outlook: what would
-    happen now if the master died. last: how the last takeover of this process went.
+    stand: where this node stands; paused: why it does not take over automatically. outlook: what
+    would happen now if the master died. last: how the last takeover of this process went.
     """
 
     arbiter: str
@@ -65,7 +65,7 @@ def outlook(keeper: SeatKeeper) -> str:
     if partner == name and keeper.paused:
         return f"nobody would serve by itself: paused on {name}: {keeper.paused}"
     if partner == name and not keeper.failover.candidate:
-        return f"nobody would serve by itself: {name} is no candidate"
+        return f"nobody would serve by itself: {name} is not a candidate"
     if keeper.settings.replication.ack == PAIR:
         return f"{partner} would serve within 1 s, nothing lost"
     most = keeper.failover.max_loss_records or 0
@@ -90,7 +90,7 @@ def troubles(keeper: SeatKeeper) -> list[str]:
 
 
 def pause(keeper: SeatKeeper, why: str) -> None:
-    """An operator wants no takeover by itself here, until `resume`."""
+    """An operator wants no automatic takeover here, until `resume`."""
     keeper.paused = why
     keeper.peering.say(f"failover: paused: {why}")
 
