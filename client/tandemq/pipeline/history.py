@@ -7,13 +7,14 @@ log has gained.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STATE_FILE = "history.json"
+#: Of a file's name of 255; characters that a longer tube's folder begins with.
+LABEL_BYTES, LABEL_START = 240, 30
 #: Folders of what a run leaves for the next one; `open` has events.
 LEFT = ("open", "open-tasks", "open-deliveries")
 COUNTS = pa.schema([("tasks", pa.int64()), ("deliveries", pa.int64()), ("open", pa.int64())])
@@ -44,6 +47,15 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = {
     ord(one): f"%{ord(one):02X}" for one in (*map(chr, range(1, 32)), *"\"#%'*/:=?\\{[]^", chr(127))
 }
+
+
+def folder_label(tube: str) -> str:
+    """A tube's name as a folder may have it: escaped; of a long one its beginning and a sum."""
+    label = tube.translate(_ESCAPED)
+    if len(label.encode()) <= LABEL_BYTES:
+        return label
+    start = "".join(itertools.takewhile(str.isalnum, tube))[:LABEL_START]
+    return f"{start}~{hashlib.sha256(tube.encode()).hexdigest()[:32]}"
 
 
 def tasks(seen: Survey) -> DataFrame:
@@ -224,13 +236,17 @@ class HistoryWriter:
         rows, tube, day = rows.drop(["tube"]).take(pa.array(order)), tube[order], day[order]
         edges = np.flatnonzero((np.diff(tube) != 0) | (np.diff(day) != 0)) + 1
         bounds = [0, *edges.tolist(), rows.num_rows]
-        for start, end in pairwise(bounds):
+        for start, end in itertools.pairwise(bounds):
             date = NULL_FOLDER
             if day[start] >= 0:
                 date = str(np.datetime64(int(day[start]), "D"))
-            label = tubes[tube[start]].translate(_ESCAPED)
+            part, whole = rows.slice(start, end - start), tubes[tube[start]]
+            label = folder_label(whole)
+            if unquote(label) != whole:
+                texts = as_text(np.zeros(part.num_rows, np.int64), pa.array([whole]))
+                part = part.append_column("tube", texts)
             folder = Path(self.home) / name / self.name / f"date={date}" / f"tube={label}"
-            self._write(rows.slice(start, end - start), folder)
+            self._write(part, folder)
 
     def _write(self, rows: pa.Table, folder: Path) -> None:
         context = TaskContext.get()

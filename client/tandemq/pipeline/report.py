@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOP = 20
+#: Of a tube's name in a legend.
+LABEL_CHARS = 40
 WORKERS = 1000
 #: What is read of the log itself: the payloads of what failed.
 PUTS = ("lsn", "node", "tube", "payload", "rescue")
@@ -268,7 +270,9 @@ def run(
 
 
 def label_of(tube: str, says: str) -> str:
-    """A line's name in the legend, which leaves out what begins with an underscore."""
+    """A line's name in the legend, which leaves out what begins with an underscore; a tube's name
+    may be longer than the chart is wide."""
+    tube = tube if len(tube) <= LABEL_CHARS else tube[: LABEL_CHARS - 1] + "…"
     text = f"{tube} {says}".strip()
     return f" {text}" if text.startswith("_") else text
 
