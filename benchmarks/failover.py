@@ -21,6 +21,8 @@ from demo.pair import Member, cluster, until
 SECTION = "failover"
 FLIPS, FLIPS_FULL = 20, 100
 READY = 1_000_000
+#: One turn beside another differs by a tenth either way, and a fiftieth is looked for.
+TURNS_A_RUN = 5
 _TUBE = "fifo"
 
 
@@ -60,8 +62,9 @@ async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], d
     async with AsyncExitStack() as stack:
         *_, bare = await stack.enter_async_context(_pair(directory / "bare", effort, False))
         *_, seated = await stack.enter_async_context(_pair(directory / "seated", effort, True))
-        for turn in range(effort.runs):
-            say(f"pair mode, without and with the seat, {turn + 1} of {effort.runs}")
+        count = TURNS_A_RUN * effort.runs
+        for turn in range(count):
+            say(f"pair mode, without and with the seat, {turn + 1} of {count}")
             # Who goes first in a turn changes: the second one finds a warmer machine.
             for target in (bare, seated) if turn % 2 else (seated, bare):
                 await target.put_then_drain(_TUBE)
@@ -70,7 +73,8 @@ async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], d
         name = f"{_TUBE} {piece}"
         mine, other = seated.median(name), bare.median(name)
         turns = zip(seated.taken[name], bare.taken[name], strict=True)
-        dearer = statistics.median([one.server_us / two.server_us for one, two in turns])
+        ratios = [one.server_us / two.server_us for one, two in turns]
+        low, dearer, high = statistics.quantiles(ratios, n=4)
         rows.append(
             Row(
                 SECTION,
@@ -78,7 +82,8 @@ async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], d
                 rate(mine.rate),
                 mine.server_us,
                 mine.client_us,
-                f"without {rate(other.rate)}, {other.server_us:.1f} us",
+                f"without {rate(other.rate)}, {other.server_us:.1f} us; of {count} turns the "
+                f"middle half {low:.2f}x to {high:.2f}x",
                 [at_most(dearer, 1.02, "x")],
             )
         )
