@@ -45,6 +45,7 @@ HOMES = {
     "tandemq_server.cli.manage": ("pause", "resume", "redrive"),
     "tandemq_server.cli.many": ("list", "bulk"),
     "tandemq_server.cli.backup": ("backup", "restore"),
+    "tandemq_server.cli.archive": ("archive",),
     "tandemq_server.cli.bench": ("bench",),
     "tandemq_server.cli.files": ("log",),
     "tandemq_server.cli.rescue": ("rescue",),

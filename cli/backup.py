@@ -9,7 +9,7 @@ import datetime
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,7 @@ from tandemq_server.cli.remote import Json
 from tandemq_server.cli.shared import given
 
 if TYPE_CHECKING:
+    from tandemq.log.disk import ReadDisk
     from tandemq_server.storage.copies import Manifest
     from tandemq_server.storage.files import FileDisk
 
@@ -87,7 +88,12 @@ def _tell_backup(manifest: Manifest, target: Path, as_lines: bool) -> None:
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="What `backup` made.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="BACKUP", help="What `backup` made, or `archive ship`: folder or URL."
+        ),
+    ],
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The data directory to be, empty or new.")
     ],
@@ -98,17 +104,28 @@ def restore(
         str | None,
         typer.Option(metavar="TIME", help="Leave out what is newer: 2026-11-21T10:00:00 in UTC."),
     ] = None,
+    line: Annotated[
+        str | None,
+        typer.Option(metavar="LINE", help="Of an archive: this one, not the newest that fits."),
+    ] = None,
     as_lines: Json = False,
 ) -> None:
-    """Make an empty directory a data directory out of a backup; everything is verified.
+    """Make an empty directory a data directory out of a backup or an archive; all is verified.
 
-    With --until-lsn or --until-time as of an earlier moment; the backup's own files say how far
-    back that may be.
+    With --until-lsn or --until-time as of an earlier moment; the backup's own files, or the
+    archive's, say how far back that may be.
     """
+    from tandemq_server.cli.archive import is_archive, opened_line
     from tandemq_server.storage.restore import Restore
 
     until_us = _time_us(until_time) if until_time is not None else None
-    with Opened(source) as kept, _empty(directory) as disk:
+    if is_archive(source):
+        opened: AbstractContextManager[ReadDisk] = opened_line(source, line, until_lsn, until_us)
+    elif line is not None:
+        raise CommandError(f"--line: {source} is no archive", USAGE)
+    else:
+        opened = Opened(Path(source))
+    with opened as kept, _empty(directory) as disk:
         run = Restore(kept, disk, until_lsn, until_us)
         for _ in progress(run, "restoring", run):
             pass

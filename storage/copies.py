@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tandemq.log.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, append_all
+from tandemq.log.disk import RESCUE_PREFIX, SUFFIX_IN_PROGRESS, Disk, ReadDisk, append_all
 from tandemq.log.meta import Meta
 from tandemq.log.rescue import all_rescued
 from tandemq.log.segment import SegmentInfo, SegmentReader, segment_names
@@ -49,7 +49,7 @@ class Manifest:
         return sum(self.files.values())
 
 
-def read_manifest(disk: Disk) -> Manifest:
+def read_manifest(disk: ReadDisk) -> Manifest:
     """What a backup says of itself. Raises `StorageError` when it is none, or incomplete."""
     if MANIFEST_NAME not in disk.list():
         raise StorageError(
@@ -77,7 +77,7 @@ class SourceChanged(Exception):
 class Copying:
     """Bytes from one disk to another, counted."""
 
-    def __init__(self, source: Disk, target: Disk) -> None:
+    def __init__(self, source: ReadDisk, target: Disk) -> None:
         self.source = source
         self.target = target
         self.total_bytes = self.done_bytes = 0
@@ -143,7 +143,7 @@ class Copying:
         self._made.clear()
 
 
-def segment_infos(disk: Disk, meta: Meta) -> Iterator[SegmentInfo]:
+def segment_infos(disk: ReadDisk, meta: Meta) -> Iterator[SegmentInfo]:
     """All segments, sealed ones by their footers."""
     for name in segment_names(disk):
         reader = SegmentReader(disk, name, meta)
@@ -181,7 +181,7 @@ def described(disk: Disk, meta: Meta, created_us: int) -> Manifest:
     return found
 
 
-def beside(disk: Disk) -> list[str]:
+def beside(disk: ReadDisk) -> list[str]:
     """What goes with snapshots and log as it is: rescue files, and what was there once."""
     return all_rescued(disk) + [name for name in disk.list() if name == MISSING_NAME]
 

