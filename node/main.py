@@ -123,6 +123,7 @@ class Node:
         self.reloading.contexts += [tls] if tls is not None else []
         self.core = core = self._core()
         core.noted = self.trail.note
+        self.logger.context = lambda: core.place(settings.name)
         self.wal = wal = WalWriter(
             storage.log, settings.wal.mode, lambda _turn: None, self._disk_failed
         )

@@ -352,6 +352,10 @@ class Core(Permits):
 
     # -- state -----------------------------------------------------------------------------------
 
+    def place(self, name: str) -> dict[str, object]:
+        """Where this node of that name stands: what each line of its log says of it."""
+        return {"node": name, "state": self.state, "term": self.term, "lsn": self.engine.lsn}
+
     def set_state(self, state: str) -> None:
         """The role changed: calls are looked up afresh, watchers are told."""
         self.state = state

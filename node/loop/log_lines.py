@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import IO
+
+from tandemq_server.node.loop.log_events import event_of
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0x80, 0xA0))}
@@ -27,6 +30,8 @@ class Logger:
         self._threshold = LEVELS[level]
         self._json = form == "json"
         self._stream = stream
+        #: What a line of JSON says besides: where the node stood when it was written.
+        self.context: Callable[[], dict[str, object]] = dict
 
     def debug(self, text: str) -> None:
         self._write("debug", text)
@@ -46,12 +51,17 @@ class Logger:
         self._write("error", text, trace)
 
     def _write(self, level: str, text: str, trace: str = "") -> None:
+        event = event_of(text) if self._json or level == "info" else None
+        if event is not None and level == "info":
+            # What needs a person is not lost among what does not, whoever said it.
+            level = max(level, event.level, key=LEVELS.__getitem__)
         if LEVELS[level] < self._threshold:
             return
         stream = sys.stderr if self._stream is None else self._stream
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        if self._json:
-            entry = {"time": now, "level": level, "message": text}
+        if event is not None and self._json:
+            entry: dict[str, object] = {"time": now, "level": level, "event": event.name}
+            entry |= {**self.context(), **event.fields, "message": text}
             if trace:
                 entry["trace"] = trace
             line = json.dumps(entry, ensure_ascii=True)

@@ -1,0 +1,105 @@
+"""Names of what the node logs, for programs that read it: one table, by the words of the lines.
+
+Here: which line is which event, what its parts are called, how much it matters at least.
+Must not be here: writing lines (log_lines.py). tests/node/test_log_events.py finds lines that
+nobody named.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+#: (event, the least level it has, the line with names of its parts). The first that fits is it.
+SHAPES: tuple[tuple[str, str, str], ...] = (
+    ("node.serving", "info", "{node} serves on {address} in state {state}"),
+    ("node.ended", "info", "ended in good order"),
+    ("node.stood_still", "warning", "this process stood still for {seconds} s: {effect}"),
+    ("node.admin", "info", "admin API on {address}"),
+    ("config.reloaded", "info", "reloaded: {changed}"),
+    ("config.refused", "error", "reload refused: {reason}"),
+    ("log.failed", "error", "the log failed, nothing more is acknowledged: {reason}"),
+    ("log.recovered", "info", "recovered up to LSN {lsn}: {reason}"),
+    ("log.mended", "info", "what was up to LSN {lsn} {reason}"),
+    ("log.rewinding", "warning", "rewinding to LSN {lsn} as {peer} says: {reason}"),
+    ("log.rewinding", "warning", "no snapshot here is old enough: {reason}"),
+    ("snapshot.failed", "error", "snapshot failed: {reason}"),
+    ("snapshot.bad", "error", "ALARM: the snapshot of {peer} cannot be read, put aside: {reason}"),
+    ("snapshot.receiving", "info", "{peer} sends a snapshot of {reason}"),
+    ("snapshot.dropped", "info", "the snapshot under way is dropped: {reason}"),
+    ("snapshot.installed", "info", "installed the snapshot of {peer}, up to LSN {lsn}"),
+    ("rescue.not_counted", "warning", "rescue files were not counted: {reason}"),
+    ("audit.not_written", "error", "the audit trail is not written: {reason}"),
+    ("role.changed", "info", "Queue state changed: {state} (from {reason}"),
+    ("role.asked", "info", "asked to become {role}: {reason}"),
+    ("role.asked_other", "info", "{peer} serves: asking it to stop first"),
+    ("role.taken_back", "warning", "nobody has taken the lead from this node: {reason}"),
+    ("role.stopped", "info", "{peer} stopped writing at LSN {lsn}"),
+    ("role.without_proof", "warning", "compat.promotion is original: {reason}"),
+    ("role.term_not_opened", "error", "term {term} was not opened: {reason}"),
+    ("sessions.released", "info", "released {count} tasks nobody holds any more"),
+    ("pair.alone", "warning", "pair mode: going on alone{reason}"),
+    ("pair.confirmed", "info", "pair mode: confirmed again{reason}"),
+    ("failover.step_down", "warning", "failover: this node steps down: {reason}"),
+    ("failover.arbiter_back", "info", "failover: {arbiter} answers again"),
+    (
+        "failover.arbiter_gone",
+        "warning",
+        "failover: {arbiter}: {reason}; what runs goes on {effect}",
+    ),
+    ("failover.paused", "warning", "failover: paused: {reason}"),
+    ("failover.resumed", "info", "failover: resumed"),
+    ("failover.problem", "warning", "failover: {reason}"),
+    ("link.joined", "info", "joined cluster {cluster} of {peer}"),
+    ("link.ended", "info", "link to {peer} ended: {reason}"),
+    ("link.problem", "info", "peer {peer}: {reason}"),
+    ("link.in_order", "info", "{peer}: in order again"),
+    ("link.refused", "warning", "SUBSCRIBE of {user} from {peer} without proof"),
+    ("login.refused", "warning", "login of {user} from {peer} refused"),
+    ("watch.refused", "warning", "{peer}: watch refused: {reason}"),
+    ("connection.closed", "info", "{peer}: closed: {reason}"),
+    ("memory.full", "warning", "{used}, memory.max is {limit}: puts are refused"),
+    ("memory.high", "warning", "{used}; at memory.max puts will be refused"),
+    ("memory.room", "info", "{used}, below memory.{mark} again{reason}"),
+    ("admin.failed", "error", "admin {request} failed"),
+    ("admin.refused", "warning", "admin {peer}: {reason}"),
+    ("call.failed", "error", "call failed: {reason}"),
+    ("task.callback_failed", "warning", "on_task_change of tube {tube} failed on {reason}"),
+    ("task.inconsistent", "error", "Inconsistent queue state: {reason}"),
+    ("task.deadline_dropped", "error", "deadline of task {reason}"),
+    ("tube.problem", "warning", "tube {tube}: {reason}"),
+    ("tube.problem", "warning", "tubes: {tube}: {reason}"),
+    ("queue.refused", "warning", "Queue: {reason}"),
+    ("witness.listening", "info", "listening on {address}"),
+    ("witness.failed", "error", "the disk failed, the witness ends: {reason}"),
+    ("witness.ended", "info", "ended"),
+    ("effect.failed", "error", "{effect} failed: {reason}"),
+)
+OTHER = "other"
+
+
+class Event(NamedTuple):
+    """What a line is about. level: the least; fields: its parts by name."""
+
+    name: str
+    level: str
+    fields: dict[str, str]
+
+
+def _compiled(shape: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", shape)
+    texts = [re.escape(text) for text in parts[::2]]
+    groups = [f"(?P<{name}>.*?)" for name in parts[1::2]]
+    return re.compile("".join(a + b for a, b in zip(texts, [*groups, ""], strict=True)), re.DOTALL)
+
+
+_PATTERNS = tuple((name, level, _compiled(shape)) for name, level, shape in SHAPES)
+
+
+def event_of(text: str) -> Event:
+    """The event of a line; OTHER for one that nobody named."""
+    for name, level, pattern in _PATTERNS:
+        if (found := pattern.fullmatch(text)) is not None:
+            fields = {key: value.strip(" ,:;()") for key, value in found.groupdict().items()}
+            return Event(name, level, {key: value for key, value in fields.items() if value})
+    return Event(OTHER, "debug", {})
