@@ -33,11 +33,11 @@ class SearchedSegment:
     def __init__(self, disk: ReadDisk, name: str, meta: Meta, size: int) -> None:
         self.term = SegmentReader(disk, name, meta, size).term
         self.name = name
-        data = disk.read(name, 0, size)
-        # Its footer has LSNs, which look like ids.
+        data = self._data = disk.read(name, 0, size)
+        # Its footer has LSNs, which look like ids. It is passed over: a copy without it takes long.
         self.problems: list[str] = []
         sealed = data[-FOOTER_SIZE:].startswith(FOOTER_MAGIC)
-        self._data = data[:-FOOTER_SIZE] if sealed else data
+        self._end = len(data) - (FOOTER_SIZE if sealed else 0)
 
     def frames(self, needles: Iterable[Needle]) -> Iterator[tuple[FrameHeader, bytes]]:
         """Header and verified body of each frame with any of them, in the log's order.
@@ -47,7 +47,7 @@ class SearchedSegment:
         wanted = list(needles)
         end = SEGMENT_HEADER_SIZE
         places = [self._next(needle, end) for needle in wanted]
-        while (place := min(places, default=len(self._data))) < len(self._data):
+        while (place := min(places, default=self._end)) < self._end:
             found = self._around(place, end)
             if found is None:
                 text = "it is in no whole frame: see `tandemq log verify`"
@@ -64,11 +64,11 @@ class SearchedSegment:
     def _next(self, needle: Needle, start: int) -> int:
         """Where it stands from `start` on; behind everything, if nowhere."""
         if isinstance(needle, bytes):
-            at = self._data.find(needle, start)
+            at = self._data.find(needle, start, self._end)
         else:
-            found = needle.search(self._data, start)
+            found = needle.search(self._data, start, self._end)
             at = found.start() if found else -1
-        return at if at >= 0 else len(self._data)
+        return at if at >= 0 else self._end
 
     def _around(self, place: int, lowest: int) -> tuple[FrameHeader, memoryview, int] | None:
         """The frame that `place` is in, and where it ends: payloads may have its magic, too."""

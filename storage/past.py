@@ -7,6 +7,7 @@ oldest segment.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -40,8 +41,10 @@ from tandemq_server.storage.sought import Sought
 #: Spaces of notes on tasks, and in their rows the task and why its attempt failed.
 _NOTES, _NOTE_TASK, _NOTE_REASON = frozenset({521, 522}), 1, 3
 _STATUS = 1
-#: How a new row of `_queue`, space 512, with its five fields stands in a frame.
-_NEW_TUBE = b"\xcd\x02\x00\x95"
+#: How a new row of `_queue`, space 512, with its five fields begins: then comes the name.
+_NEW_TUBE = b"\x01\xcd\x02\x00\x95"
+#: Below are the spaces of the queue itself.
+_FIRST_OF_TUBES = 1024
 #: Tasks that a search by payload goes on with.
 FOUND_MAX = 20
 #: Packed with five bytes and more: seldom anything else in a log. Of so many, one after the other.
@@ -87,6 +90,9 @@ class PastReader:
         self.total_bytes = sum(size for _, size in self._files)
         self.done_bytes = 0
         self.problems: list[str] = []
+        self._all_known = False
+        #: Of those that are looked for, who is in the tube at the place that is read.
+        self._alive: set[int] = set()
         self._read_catalogue()
 
     @property
@@ -117,21 +123,40 @@ class PastReader:
             try:
                 segment = SearchedSegment(self._disk, name, self._meta, size)
                 self._nodes[segment.term.number] = segment.term.node
-                for _, record in self._records(segment, [_NEW_TUBE]):
-                    self._learn(op for op in record[3] if op[0] == CREATE)
+                self._learn_tubes(segment, self._tube)
                 spaces = [each for each, found in self._names.items() if found == self._tube]
                 if self._sought is not None:
                     self._seek(segment, self._sought)
                 if spaces and self._found:
-                    needles, proofs = named_by(self._found, spaces)
-                    for lsn, record in self._records(segment, needles, proofs):
-                        yield from self._steps(lsn, segment.term.number, record)
+                    yield from self._steps_in(segment, spaces)
                 self.problems += dict.fromkeys(segment.problems)
             except StorageError as error:
                 self.problems.append(str(error))
             except FrameError as error:
                 self.problems.append(f"{name}: {error.reason}")
             self.done_bytes += size
+
+    def _learn_tubes(self, segment: SearchedSegment, tube: str | None) -> None:
+        """Spaces of tubes of that name, or of all, that were made in this segment."""
+        needle = _NEW_TUBE if tube is None else _NEW_TUBE + msgpack.packb(tube)
+        for _, record in self._records(segment, [needle]):
+            self._learn(op for op in record[3] if op[0] == CREATE)
+
+    def _learn_all(self) -> None:
+        """All tubes, once: a task came from another one, or went there."""
+        self._all_known = True
+        for name, size in self._files:
+            with contextlib.suppress(StorageError, FrameError):
+                self._learn_tubes(SearchedSegment(self._disk, name, self._meta, size), None)
+
+    def _steps_in(self, segment: SearchedSegment, spaces: list[int]) -> Iterator[TaskStep]:
+        """Steps in one segment. Truncation is sought where a task is that it could end."""
+        needles, proofs = named_by(self._found, spaces)
+        if not self._alive and next(self._records(segment, needles, proofs), None) is None:
+            return
+        ends = [bytes([TRUNCATE]) + msgpack.packb(space) for space in spaces]
+        for lsn, record in self._records(segment, [*needles, *ends], [*proofs, *ends]):
+            yield from self._steps(lsn, segment.term.number, record)
 
     def _records(
         self, segment: SearchedSegment, needles: Iterable[Needle], proofs: Iterable[bytes] = (b"",)
@@ -164,6 +189,7 @@ class PastReader:
         if not touched:
             return
         for task_id, state in sorted(touched.items()):
+            (self._alive.discard if state == "gone" else self._alive.add)(task_id)
             yield TaskStep(
                 task_id,
                 lsn,
@@ -193,14 +219,18 @@ class PastReader:
                 if key in self._found:
                     touched[key] = "gone"
         elif code == TRUNCATE:
-            touched.update(dict.fromkeys(self._found, "gone"))
+            there = self._alive.union(key for key, state in touched.items() if state != "gone")
+            touched.update(dict.fromkeys(there, "gone"))
 
     def _moved(self, ops: list[Op], state: str, many: int) -> str:
         """Where a task went, or came from, in the same record; told where it is plain."""
         if many != 1:
             return ""
         code = INSERT if state == "gone" else DELETE
-        others = [op for op in ops if op[0] == code and op[1] in self._names]
+        others = [op for op in ops if op[0] == code and op[1] >= _FIRST_OF_TUBES]
+        if not self._all_known and any(op[1] not in self._names for op in others):
+            self._learn_all()
+        others = [op for op in others if op[1] in self._names]
         others = [op for op in others if self._names[op[1]] != self._tube]
         if len(others) != 1:
             return ""
@@ -212,7 +242,7 @@ def named_by(ids: Iterable[int], spaces: Iterable[int]) -> tuple[list[Needle], l
     """What a record about one of these tasks has in it, and what its frame must have besides.
 
     A small id is packed so short that it is everywhere: it is sought behind the number of a space.
-    Changes of many tasks begin with lists, truncation names no task: they are told by their code.
+    Changes of many tasks begin with lists: they are told by their code.
     """
     pack = msgpack.packb
     packed = {each: pack(each) for each in sorted(ids)}
@@ -223,8 +253,6 @@ def named_by(ids: Iterable[int], spaces: Iterable[int]) -> tuple[list[Needle], l
     small = b"|".join(re.escape(each) for number, each in packed.items() if number < _LARGE)
     for space in map(pack, spaces):
         escaped = re.escape(space)
-        proofs.append(bytes([TRUNCATE]) + space)
-        needles.append(proofs[-1])
         if small:
             codes = b"(?<=[\x09-\x0b]" + escaped + b")"
             text = escaped + b"(?:" + codes + b"|(?:[\x90-\x9f]|\xdc..)?(?:" + small + b"))"

@@ -78,7 +78,7 @@ SHAPES: tuple[tuple[str, str, str], ...] = (
 OTHER = "other"
 
 
-class Event(NamedTuple):
+class LogEvent(NamedTuple):
     """What a line is about. level: the least; fields: its parts by name."""
 
     name: str
@@ -96,10 +96,10 @@ def _compiled(shape: str) -> re.Pattern[str]:
 _PATTERNS = tuple((name, level, _compiled(shape)) for name, level, shape in SHAPES)
 
 
-def event_of(text: str) -> Event:
+def event_of(text: str) -> LogEvent:
     """The event of a line; OTHER for one that nobody named."""
     for name, level, pattern in _PATTERNS:
         if (found := pattern.fullmatch(text)) is not None:
             fields = {key: value.strip(" ,:;()") for key, value in found.groupdict().items()}
-            return Event(name, level, {key: value for key, value in fields.items() if value})
-    return Event(OTHER, "debug", {})
+            return LogEvent(name, level, {key: value for key, value in fields.items() if value})
+    return LogEvent(OTHER, "debug", {})

@@ -51,14 +51,14 @@ def some_op(chance: random.Random) -> Op:
     )
 
 
-def names(op: Any, number: int) -> bool:
-    """Whether an op of the tube is about a task: by its shape, nothing else."""
+def names(op: Any, number: int, there: bool) -> bool:
+    """Whether an op of the tube is about a task, which is `there` or not: by its shape."""
     if op[1] != SPACE:
         return False
     if op[0] in (INSERT, INSERT_MANY):
         return number in [row[0] for row in ([op[2]] if op[0] == INSERT else op[2])]
     if op[0] == TRUNCATE:
-        return True
+        return there
     return number in (op[2] if op[0] in (SET_MANY, DELETE_MANY) else [op[2]])
 
 
@@ -83,12 +83,15 @@ def test_each_record_that_names_a_task_is_found(maker: LogMaker, seed: int) -> N
     meta = read_meta(maker.disk)
     assert meta is not None
     wanted: dict[int, list[int]] = {number: [] for number in IDS}
+    there = dict.fromkeys(IDS, False)
     for name in segment_names(maker.disk):
         for header, body in SegmentReader(maker.disk, name, meta).frames():
             for lsn, record in enumerate(decode_body(body, header.count), header.first_lsn):
                 for number in IDS:
-                    if any(names(op, number) for op in record[3]):
-                        wanted[number].append(lsn)
+                    for op in record[3]:
+                        if names(op, number, there[number]):
+                            wanted[number].append(lsn)
+                            there[number] = op[0] not in (DELETE, DELETE_MANY, TRUNCATE)
     for number in IDS:
         past = PastReader(maker.disk, "jobs", [number])
         assert [step.lsn for step in past] == wanted[number], number
