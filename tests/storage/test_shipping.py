@@ -183,6 +183,27 @@ def test_a_log_that_was_cut_begins_a_line_and_the_older_one_stays() -> None:
     assert restored(store, first.newest.last_lsn)[1].last_lsn == first.newest.last_lsn
 
 
+def test_a_cut_in_the_newest_segment_is_seen_by_who_shipped_it_a_moment_ago() -> None:
+    """The file has grown again since, beyond what was shipped of it."""
+    writing, store = small_log(), Objects()
+    shipping = Shipping(writing.disk, store)
+    first = shipping.round(NOW_US).line
+    disk, name = writing.disk, segment_names(writing.disk)[-1]
+    again = Writing(MemoryDisk())
+    for count in (3, 2):
+        again.frame(count)
+    again.new_term()
+    for count in (2, 3, 1, 1, 1):
+        again.frame(count)
+    assert again.disk.size(name) > disk.size(name)
+    disk.remove(name)
+    write_file(disk, name, again.disk.read(name))
+    done = shipping.round(NOW_US)
+    assert done.line.name != first.name
+    assert "the log was cut" in done.new_line
+    assert restored(store)[1].last_lsn == again.next_lsn - 1
+
+
 def test_a_log_that_was_trimmed_before_it_was_shipped_begins_a_line() -> None:
     writing, store = small_log(), Objects()
     first = shipped(writing, store).line
