@@ -91,7 +91,7 @@ def test_payloads_are_shown_as_json_and_never_as_markup(nodes: Pair, open_page: 
     long = page.locator("details").last
     long.locator("summary").click()
     expect(long.locator("pre")).to_contain_text('"long": [')
-    page.get_by_role("button", name="Back").click()
+    page.get_by_role("button", name="Back", exact=True).click()
     expect(page.locator("tbody tr").first).to_contain_text("user0@example.org")
     page.get_by_label("State", exact=True).select_option("taken")
     expect(page.locator("tbody tr")).to_have_count(1)
