@@ -150,6 +150,7 @@ def test_jobs_on_a_cluster_and_through_connect_equal_local_mode(
     assert "tandemq.zip" in first["executor"]
     assert list((tmp_path / "work").glob(f"{first['app']}/*/stderr"))
     mine = {"ok": verdict.ok, "counts": verdict.counts, "broken": verdict.broken}
+    mine |= {"engine": "spark", "rules": len(verdict.judged)}
     assert verdict.broken.keys() == {"double_ack"}
     for name, answers in (("there", lines[:5]), ("there-connect", lines[5:])):
         there = tmp_path / name
