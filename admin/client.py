@@ -59,9 +59,10 @@ class WrongNode(Exception):
 
 def _one_line(status: int, problem: Json) -> str:
     text = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
-    missing = problem.get("missing")
+    # What the sentence has said already is not said twice.
+    missing = [str(one) for one in problem.get("missing") or () if str(one) not in text]
     if missing:
-        text += " (missing: " + "; ".join(map(str, missing)) + ")"
+        text += " (missing: " + "; ".join(missing) + ")"
     return " ".join(text.split())
 
 

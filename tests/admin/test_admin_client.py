@@ -52,6 +52,11 @@ async def test_refusals_are_one_line_that_says_what_is_missing() -> None:
         )
         assert refused.value.kind == "refused"
         assert refused.value.loss_bound is None
+        # What is missing may be the very sentence: it is said once.
+        node.backend.blocked = ("the flip cannot be done",)
+        with pytest.raises(c.AdminError) as refused:
+            await off(c.flip, one, True)
+        assert str(refused.value) == "the flip cannot be done"
         with pytest.raises(c.AdminError, match="there is no node 'c'"):
             await off(c.switch, one, "c")
 
