@@ -10,6 +10,7 @@ import asyncio
 import statistics
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.replication import at, idle_flip
@@ -21,8 +22,9 @@ from demo.pair import Member, cluster, until
 SECTION = "failover"
 FLIPS, FLIPS_FULL = 20, 100
 READY = 1_000_000
-#: One turn beside another differs by a tenth either way, and a fiftieth is looked for.
-TURNS_A_RUN = 5
+#: One turn beside another differs by a tenth either way, and a fiftieth is looked for: so there are
+#: many turns, of so many operations at most.
+TURNS_A_RUN, TURN_COUNT = 15, 20_000
 _TUBE = "fifo"
 
 
@@ -59,6 +61,7 @@ def _partner_of(master: Member) -> Callable[[], bool]:
 
 async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dict[str, object]]:
     """CPU per operation of the master in pair mode, without and with the seat, in turns."""
+    effort = replace(effort, count=min(effort.count, TURN_COUNT))
     async with AsyncExitStack() as stack:
         *_, bare = await stack.enter_async_context(_pair(directory / "bare", effort, False))
         *_, seated = await stack.enter_async_context(_pair(directory / "seated", effort, True))
