@@ -102,7 +102,7 @@ async def test_settings_become_an_arbiter(tmp_path: Path) -> None:
         (WitnessSettings(token_file=tmp_path / "none"), "jobs", "No such file"),
         (WitnessSettings(token_file=tmp_path / "empty"), "jobs", "not one line with a secret"),
         (EtcdSettings(user="u", password_file=tmp_path / "long"), "jobs", "not one line"),
-        (WitnessSettings(url="https://w:1", ca=tmp_path / "none"), "jobs", "does not serve"),
+        (WitnessSettings(url="https://w:1", ca=tmp_path / "none"), "jobs", "cannot be used"),
     ):
         with pytest.raises(ArbiterRefused, match=said):
             open_arbiter(settings, cluster, 3.0, 1.0, {})
