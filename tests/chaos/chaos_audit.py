@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from tandemq.pipeline.judge.local import Wanted, audit
+from tandemq.pipeline.judge.local import AuditRequest, audit
 from tandemq.pipeline.judge.outputs import line_of
 from tests.chaos.chaos_history import History
 
@@ -36,6 +36,6 @@ def told(history: History) -> Iterator[dict[str, Any]]:
 
 
 def judged(directories: list[Path], clients: list[dict[str, Any]]) -> Judged:
-    verdict = audit([str(path) for path in directories], Wanted(clients=clients))
+    verdict = audit([str(path) for path in directories], AuditRequest(clients=clients))
     rules = {*verdict.broken, *verdict.warnings}
     return Judged([line_of(row) for row in verdict.rows], rules, verdict.counts["records"])

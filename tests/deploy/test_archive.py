@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import tarantool
 
+from demo.node_process import TANDEMQ, NodeProcess
 from tests.cluster.cluster_nodes import until
-from tests.node_process import TANDEMQ, NodeProcess
 from tests.ports import free_port
 
 MOTO = Path(__file__).parents[2] / ".tools" / "moto"

@@ -91,7 +91,7 @@ async def test_a_frame_that_drips_is_closed() -> None:
         drip = asyncio.ensure_future(_drip(wire))
         assert await asyncio.wait_for(wire.closed(), 5)
         drip.cancel()
-        assert any("unfinished frame" in line for line in bench.lines)
+        assert any("rest of a frame" in line for line in bench.lines)
 
 
 async def _drip(wire: Wire) -> None:
