@@ -98,6 +98,8 @@ class SimNode(Dialing):
         self.threads: list[Thread] = []
         #: Disks this machine had before: what was saved from them is not forgotten.
         self.old_disks: list[MemoryDisk] = []
+        self._lost_lsn = 0
+        self._last_words: list[Any] = []
         #: Reads that its disk was made to fail.
         self.read_faults = 0
         self.use_disk(MemoryDisk(where=name))
@@ -313,6 +315,17 @@ class SimNode(Dialing):
         """The last LSN this machine's disk holds, as told by the disk itself."""
         return self.frames.last_lsn(self.disk, synced)
 
+    def lose_disk(self) -> None:
+        """This process has ended, and its disk goes. What it said of it may be on its way still."""
+        self._lost_lsn = self.on_disk(synced=True)
+        self._last_words = [one for one in self.network.streams if one.places[0] == self.name]
+        self.old_disks.append(self.disk)
+
+    def said_before_its_disk_went(self) -> int:
+        """How far a confirmation may go that was sent before it, until the last arrived."""
+        under_way = any(one in self.network.streams for one in self._last_words)
+        return self._lost_lsn if under_way else 0
+
     def _check_commit(self, lsn: int) -> None:
         """In pair mode, unless it was decided otherwise, two disks hold what is committed."""
         if lsn <= self._committed:
@@ -323,7 +336,9 @@ class SimNode(Dialing):
             return
         synced = self.wal.mode == "fsync"
         others = [other for other in self.machines.values() if other is not self]
-        held = max(other.on_disk(synced) for other in others)
+        held = max(
+            max(other.on_disk(synced), other.said_before_its_disk_went()) for other in others
+        )
         if held < lsn:
             self.world.wrong(f"P1: LSN {lsn} is committed in pair mode, on one disk")
         self._committed = lsn

@@ -239,7 +239,7 @@ class Scenario:
             if not covered or (action.kind == "old_disk" and files is None):
                 return
             node.kill()
-            node.old_disks.append(node.disk)
+            node.lose_disk()
             node.use_disk(MemoryDisk(files if action.kind == "old_disk" else None, node.name))
         change = "same" if action.kind in ("config", "peers") else "read-only"
         self.world.after(action.lasts, partial(self._restart, node, change))

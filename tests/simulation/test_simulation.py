@@ -48,6 +48,7 @@ WIDE_REGRESSIONS = {
     205425: "copies of a cut that did not happen were listed as if records were lost",
     205498: "two logs that parted by force, one id of two tasks in one hand (known)",
     300229: "frames of two terms of one number, one by force, alarmed who followed both",
+    404141: "the judge took a confirmation sent before its disk was lost for none",
     258: "an ack in a whole state that was saved: told nowhere (known, left out)",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
