@@ -45,13 +45,15 @@ class PeerFacts:
 
 @dataclass(frozen=True, slots=True)
 class SeatFacts:
-    """What the arbiter says of a promotion. written: it holds a seat at all.
+    """What the arbiter says of a promotion. written: it holds a seat at all; lived: one that
+    shows that a cluster had been founded under it.
 
     waiting: it is being asked; refusal: why it would not give the seat to this node, empty if it
     would. may_lose: so many acknowledged records may be missing here (ack: local).
     """
 
     written: bool = False
+    lived: bool = False
     waiting: str = ""
     refusal: str = ""
     may_lose: int = 0
@@ -127,6 +129,12 @@ class LossBound:
     text: str
 
 
+GONE = (
+    "this node is empty, and so are its peers, but there was a cluster: its seat shows it; its "
+    "data directory may not be mounted; if the data is gone for good, start with --init"
+)
+
+
 def next_number(facts: Facts) -> int:
     """The number of the term a promotion opens: one above any that was ever heard of."""
     known = [facts.term_number, facts.peer_term, *(peer.term_number for peer in facts.peers)]
@@ -141,8 +149,12 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     """
     if facts.joining:
         return Advice(Answer.NEVER, "a snapshot is not complete: the state here is not whole")
-    if facts.blank and facts.seat is not None and facts.seat.written and not _all_empty(facts):
-        return Advice(Answer.NEVER, "this node is empty: it joins the cluster whose seat there is")
+    if facts.blank and facts.seat is not None and facts.seat.written:
+        if not all_empty(facts):
+            text = "this node is empty: it joins the cluster whose seat there is"
+            return Advice(Answer.NEVER, text)
+        if facts.seat.lived and not facts.founds:
+            return Advice(Answer.NEVER, GONE)
     if facts.blank and (waiting := _founding(facts)):
         return waiting
     if waiting := _from_the_reachable(facts, waited_us, force):
@@ -160,8 +172,10 @@ def advise(facts: Facts, waited_us: int, force: bool) -> Advice:
     return _without_the_silent(facts, waited_us)
 
 
-def _all_empty(facts: Facts) -> bool:
-    """Every peer says that it is empty, too: a seat there is was taken to found a cluster."""
+def all_empty(facts: Facts) -> bool:
+    """Every peer says that it is empty, too: a seat there is may have been taken to found a
+    cluster, and that came to nothing.
+    """
     return all(peer.reachable and not peer.term_number for peer in facts.peers)
 
 

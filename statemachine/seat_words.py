@@ -24,6 +24,11 @@ class Seat(NamedTuple):
     since: int
     by: str
 
+    @property
+    def lived(self) -> bool:
+        """It shows that a cluster was founded under it: there was a partner, or a second term."""
+        return self.partner is not None or self.no > 1
+
 
 class SeatReading(NamedTuple):
     """What an arbiter holds. seat None: never written; revision: what a swap compares, then 0."""

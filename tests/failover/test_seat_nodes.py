@@ -8,6 +8,7 @@ import pytest
 
 from tandemq_server.node.cluster.failover import report
 from tandemq_server.statemachine.seat import Seat, SeatReading, Stand
+from tandemq_server.storage.memory import MemoryDisk
 from tests.failover.sim_seat import PAIR, Seated
 from tests.simulation.sim_node import SimNode
 from tests.simulation.sim_two import SECOND
@@ -292,8 +293,6 @@ def test_two_blank_nodes_found_one_cluster_under_one_seat() -> None:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_partner_whose_disk_is_lost_leads_nobody(lost: bool) -> None:
-    from tandemq_server.storage.memory import MemoryDisk
-
     two = Seated(14).start()
     assert two.put(two.a, 3) == 3
     two.b.kill()
@@ -306,6 +305,27 @@ def test_a_partner_whose_disk_is_lost_leads_nobody(lost: bool) -> None:
     two.a.start()
     two.until(two.paired, 20)
     assert two.tasks(two.machines[two.serving()[0]]) == 3
+
+
+def test_two_empty_nodes_found_nothing_where_the_seat_shows_that_a_cluster_lived() -> None:
+    """Both volumes are not mounted, say; told that the data is gone, they begin anew."""
+    two = Seated(15).start()
+    assert two.put(two.a, 3) == 3
+    two.a.kill()
+    two.b.kill()
+    for node in (two.a, two.b):
+        node.use_disk(MemoryDisk(where=node.name))
+        node.start()
+    two.run(15)
+    assert two.serving() == []
+    assert "was a cluster: its seat shows it" in two.a.role.fiber.ro_reason, "a reader is told"
+    for node in (two.a, two.b):
+        assert "this node is empty, and so are its" in two.promote(node, force=True).reason
+    two.a.kill()
+    two.a.options["init"] = True
+    two.a.start()
+    two.until(two.paired, 20)
+    assert not two.a.engine.tubes
 
 
 # -- ack: local ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ in through `heard`, `won`, `lost`, `silent`, `beaten` and `no_answer`; `node.fai
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tandemq.model.units import SECOND_US
@@ -16,7 +17,7 @@ from tandemq_server.node.cluster.failover.master import PAUSE_US, Watch
 from tandemq_server.replication.commit import PAIR, CommitPoint, GoSolo, PairAgain
 from tandemq_server.statemachine import effects as fx
 from tandemq_server.statemachine import seat as table
-from tandemq_server.statemachine.promotion import SeatFacts
+from tandemq_server.statemachine.promotion import SeatFacts, all_empty
 from tandemq_server.statemachine.roles import Role, Transition
 from tandemq_server.statemachine.seat import (
     LEADING,
@@ -71,8 +72,7 @@ class SeatKeeper:
         self.ask: Callable[[Read | Swap], None] = lambda _call: None
         self.name = str(settings.failover.arbiter)
         self.resting = False
-        self.paused = ""
-        self.problem = ""
+        self.paused = self.problem = ""
         self.pace = AnswerPace(self.failover.per_minute, self.failover.per_hour)
         self.watch = Watch(self)
         self.story = story.Story()
@@ -80,10 +80,9 @@ class SeatKeeper:
         self.answered_us: int | None = None
         self.lease_us = 0
         self._fresh, self._failed = True, False
-        self._away_told = False
+        self._away_told = self._started = False
         self._step: int | None = None
         self._retry_us = 0
-        self._started = False
         self._ticked_us: int | None = None
         self.role.observers.append(self._changed)
 
@@ -107,15 +106,16 @@ class SeatKeeper:
 
     def facts(self) -> SeatFacts:
         """For a promotion that is considered now."""
-        reading, written = self.view.reading, self.seat is not None
+        reading, seat = self.view.reading, self.seat
+        told = SeatFacts(seat is not None, lived=seat is not None and seat.lived)
         if self._failed:
-            return SeatFacts(written, refusal=f"{self.name} does not answer: {self.problem}")
+            return replace(told, refusal=f"{self.name} does not answer: {self.problem}")
         if not self._fresh or reading is None:
-            return SeatFacts(written, waiting=f"asking {self.name} who holds the seat")
+            return replace(told, waiting=f"asking {self.name} who holds the seat")
         lead = Lead("", self.role.fiber.notes.known_number, "")
         local = self.settings.replication.ack != PAIR
         may_lose = (self.failover.max_loss_records or 0) if local else 0
-        return SeatFacts(written, refusal=table.may_take(self.view, lead), may_lose=may_lose)
+        return replace(told, refusal=table.may_take(self.view, lead), may_lose=may_lose)
 
     def check(self) -> None:
         """A promotion is considered: what was read before does not count for it."""
@@ -366,15 +366,13 @@ class SeatKeeper:
             return
         self._started = True
         if seat.master == me:
-            if not self.resting and (not self.peering.blank or self._all_empty()):
+            if not self.resting and (not self.peering.blank or all_empty(self.peering.facts())):
                 self._lead("the seat is this node's", 0, now_us)
+                if self.peering.blank and seat.lived:  # refused, until it is started with --init
+                    self._retry_us += 29 * RETRY_US
             return
         if seat.partner == me and self.failover.candidate and not self.paused:
             self._take_over(seat, now_us)
-
-    def _all_empty(self) -> bool:
-        """The seat was taken to found a cluster, and that came to nothing."""
-        return all(p.reachable and not p.term_number for p in self.peering.facts().peers)
 
     def _waits(self) -> bool:
         """A request is being carried out, or will be tried again by itself."""
