@@ -53,6 +53,7 @@ class ProcessPauses:
         #: A pause is over and what waits in sockets is being read: no deadline is handled.
         self.reading = False
         core.may_tick = self.look
+        core.unpaid_us = self._hand_over
 
     def look(self) -> bool:
         """The loop runs. Whether deadlines may be handled at this moment."""
@@ -75,6 +76,12 @@ class ProcessPauses:
             self._since = self._alive + gap_us // 2
             self.read_first(self._settle)
         self.told(gap_us / SECOND_US)
+
+    def _hand_over(self) -> int:
+        """The node stops to serve, before all were given their time: who serves next gives it."""
+        self.look()
+        owed, self._owed_us = self._owed_us, 0
+        return owed
 
     def _settle(self) -> None:
         """What waited in sockets is read: leases get their time, then deadlines have their turn.

@@ -228,7 +228,8 @@ class RoleKeeper:
                 self.flush()
             case fx.StopDrivers():
                 engine.stop()
-                self.links.led_until(self.now())
+                # A pause that leases did not get back yet is not time for which it served.
+                self.links.led_until(self.now() - core.unpaid_us())
             case fx.WakeWaiters():
                 engine.wake_all(read_only_error(core.state))
             case fx.Drain():

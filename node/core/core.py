@@ -88,6 +88,8 @@ class Core(Permits):
         self.errors = 0
         #: Asked before any deadline is handled: after a pause sockets are read first.
         self.may_tick: Callable[[], bool] = lambda: True
+        #: What leases have not got back yet of a pause; from now on it is the caller's to give.
+        self.unpaid_us: Callable[[], int] = lambda: 0
         #: Answers SUBSCRIBE and makes the connection a link; None where there is nothing to ship.
         self.on_subscribe: Callable[[Connection, bytes], None] | None = None
         #: (name, address) of another node that serves; the wal.mode an acknowledgement stands for.
