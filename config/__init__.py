@@ -6,8 +6,9 @@ what a setting does; the parts that are configured never import this room's load
 
 from __future__ import annotations
 
-import os
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,19 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["ConfigError", "Settings", "User"]
 
 _HOMES = {"ConfigError": "units", "Settings": "schema", "User": "sections"}
-_NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
+_PLUGINS = "pydantic.plugin._loader"
 
 
 def __getattr__(name: str) -> Any:
     # The schema costs more to import than most commands take: it waits for who needs it.
     if name not in _HOMES:
         raise AttributeError(f"module 'tandemq_server.config' has no attribute {name!r}")
-    # Nor does pydantic look for plugins meanwhile: it would read about every package installed.
-    before = os.environ.get(_NO_PLUGINS)
-    os.environ[_NO_PLUGINS] = "__all__"
+    # Nor does pydantic look for plugins meanwhile: it would import what reads about installed
+    # packages, and read about every one of them.
+    before = sys.modules.get(_PLUGINS)
+    none = ModuleType(_PLUGINS)
+    none.get_plugins = tuple  # type: ignore[attr-defined]
+    sys.modules[_PLUGINS] = none
     try:
         return getattr(import_module(f"tandemq_server.config.{_HOMES[name]}"), name)
     finally:
-        del os.environ[_NO_PLUGINS]
+        del sys.modules[_PLUGINS]
         if before is not None:
-            os.environ[_NO_PLUGINS] = before
+            sys.modules[_PLUGINS] = before

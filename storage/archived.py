@@ -16,10 +16,11 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Protocol
 
 from tandemq.model.errors import StorageError
+from tandemq.model.values import dataclass
 from tandemq_server.storage.copies import MANIFEST_NAME, Manifest
 
 VERSION = 1

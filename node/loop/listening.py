@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 #: Handshakes under way at one time, of one listener. Beyond, connections wait in the kernel.
 HANDSHAKES_MAX = 128
@@ -43,7 +43,10 @@ async def listen(
     """
     loop = asyncio.get_running_loop()
     if tls is None:
-        server = await loop.create_server(make, host, port, backlog=backlog)
+        # As bytes: text would go through the codec of international names, which this first one
+        # would import, and no name that the configuration lets through is one.
+        hosts: Any = [host.encode("ascii")]
+        server = await loop.create_server(make, hosts, port, backlog=backlog)
         address = server.sockets[0].getsockname()
         return server, (address[0], address[1])
     listener = TlsListener(make, tls, handshake_s)

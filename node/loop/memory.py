@@ -6,7 +6,6 @@ One of the few places that ask the operating system. Looked at by a timer, never
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +72,8 @@ def _group_limits(root: Path) -> list[int]:
 
 def give_back() -> None:
     """Return freed memory to the system, where the C library can. May take a while."""
+    import ctypes  # a node that has room never needs it
+
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -99,6 +99,7 @@ def test_a_node_without_peers_and_admin_api_is_ready_with_little(tmp_path: Path)
     assert "tandemq_server.node.main" in names
     spared = {
         *("aiohttp", "asynctnt", "prometheus_client", "pydantic_settings", "rich", "tenacity"),
+        *("ctypes", "encodings.idna", "pydantic.plugin._loader"),
         *("yaml", "http.client", "tandemq_server.admin", "tandemq_server.arbiters.open"),
         *("tandemq_server.wire.evaluate", "tandemq_server.node.observe.backend"),
         *("tandemq_server.node.observe.answers", "tandemq_server.node.observe.peer_status"),

@@ -8,7 +8,6 @@ decided elsewhere. `snapshot_writer.py` makes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -39,6 +38,7 @@ from tandemq.model.record import (
     frame_body,
 )
 from tandemq.model.terms import Term
+from tandemq.model.values import dataclass
 
 CATALOGUE_MAGIC = b"TQc1"
 ROWS_MAGIC = b"TQr1"
