@@ -147,9 +147,15 @@ def _waits_for_operator(peering: Peering) -> str:
         return ""
     if notes.hold.startswith("conflict"):
         return notes.hold
-    if notes.missing and not notes.request.read_only:
+    if notes.missing and not notes.request.read_only and not (notes.hold and _is_led(peering)):
         return f"not made writable: {notes.missing}"
     return ""
+
+
+def _is_led(peering: Peering) -> bool:
+    """A node that serves feeds this one: a replica in order, whatever its configuration wants."""
+    links = (peer.link for peer in peering.peers.values())
+    return any(link.writable and link.applier.feeding for link in links if link is not None)
 
 
 def end_of(link: Link) -> str:

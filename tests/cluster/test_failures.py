@@ -52,6 +52,9 @@ def test_kill_promote_and_return_of_the_old_master(tmp_path: Path) -> None:
         nodes.a.start()
         rejoins(nodes)
         assert "fenced" in nodes.a.status()["ro_reason"]
+        # A replica in order, although its configuration says otherwise: nobody is needed.
+        until(lambda: nodes.a.ask("/readiness")[0] == 200)
+        assert nodes.a.status()["problem"] is None
         assert payloads(nodes.b) == list(range(25))
 
 
