@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import queue
 import socket
 import time
@@ -22,10 +21,11 @@ from kombu.utils.json import dumps, loads
 
 from tandemq.brokers import make_tube, put_options, seconds_until, servers_of
 from tandemq.client.api import Client, connect
-from tandemq.client.errors import Refused, TandemError, Unavailable, Unknown
-from tandemq.client.sync import _Loop as LoopThread
+from tandemq.client.errors import Refused, TandemError, TubeMissing, Unavailable, Unknown
 from tandemq.client.task import Task
+from tandemq.client_thread import ClientThread
 from tandemq.endings import Endings
+from tandemq.exchanges import ALIVE_SECONDS, Bindings, ExchangeChannel
 
 log = logging.getLogger("tandemq")
 DEFAULT_PORT = 3301
@@ -68,7 +68,7 @@ class QoS(virtual.QoS):
         return []
 
 
-class TandemChannel(virtual.Channel):
+class TandemChannel(ExchangeChannel):
     """Queues as tubes of their names.
 
     transport_options: `ordered` (messages with the same header `tandem_order` one after the other),
@@ -98,7 +98,14 @@ class TandemChannel(virtual.Channel):
 
     # -- producing -------------------------------------------------------------------------------
 
-    def _new_queue(self, queue: str, **_options: Any) -> None:
+    @property
+    def bindings(self) -> Bindings:  # type: ignore[override]
+        return self.transport.bindings
+
+    def _new_queue(
+        self, queue: str, auto_delete: bool = False, arguments: Any = None, **_options: Any
+    ) -> None:
+        self.declared(queue, auto_delete, arguments)
         if queue in self._known:
             return
         options = dict(self.tube_options)
@@ -113,6 +120,9 @@ class TandemChannel(virtual.Channel):
 
     def _put(self, queue: str, message: dict[str, Any], **_options: Any) -> None:
         self._new_queue(queue)
+        self.put_there(queue, message)
+
+    def put_there(self, queue: str, message: dict[str, Any], ttl: float | None = None) -> None:
         headers = message.get("headers") or {}
         options = put_options(
             ordered=self.ordered and queue != self.dead_letter,
@@ -121,7 +131,7 @@ class TandemChannel(virtual.Channel):
             key=headers.get(KEY),
             window=headers.get(WINDOW),
             order=headers.get(ORDER),
-            ttl=seconds_until(headers.get("expires")),
+            ttl=seconds_until(headers.get("expires")) if ttl is None else ttl,
         )
         tube = self.transport.tandem.tube(queue)
         self.transport.run(tube.put(dumps(message), **options))
@@ -136,10 +146,7 @@ class TandemChannel(virtual.Channel):
         return size
 
     def _delete(self, queue: str, *_args: Any, **_options: Any) -> None:
-        try:
-            self.transport.call(f"queue.tube.{queue}:drop")
-        except Refused as error:
-            log.warning("queue %s is not deleted: %s", queue, error)
+        self.transport.drop(queue)
         self._known.discard(queue)
 
     # -- consuming -------------------------------------------------------------------------------
@@ -164,12 +171,18 @@ class TandemChannel(virtual.Channel):
             if lane := self._lanes.pop(queue, None):
                 lane.cancel()
             self.transport.give_back(self, queue)
+            if queue in self.passing and not self.transport.is_elsewhere:
+                self.queue_delete(queue)
         return found
 
     async def _serve(self, queue: str) -> None:
         """One message after the other into the transport's hands."""
         tube = self.transport.tandem.tube(queue)
+        told = time.monotonic()
         while True:
+            if queue in self.passing and time.monotonic() - told > ALIVE_SECONDS:
+                told = time.monotonic()
+                await asyncio.to_thread(self.bindings.alive, queue)
             self.transport.freed.clear()
             room = self._room()
             if room < 1:
@@ -180,18 +193,28 @@ class TandemChannel(virtual.Channel):
             self.waiting += room
             tasks: list[Task] = []
             try:
-                tasks = await tube.take_many(room, _TAKE_SECONDS)
+                # A queue can be deleted once nobody waits at it.
+                wait = _SLICE_SECONDS if queue in self.passing else _TAKE_SECONDS
+                tasks = await tube.take_many(room, wait)
             except (Unavailable, Unknown) as error:
                 log.warning("%s: %s; still trying", queue, error)
                 await asyncio.sleep(0.1)
             except Refused as error:
                 log.error("%s: %s", queue, error)
                 await asyncio.sleep(_TAKE_SECONDS)
+                if isinstance(error, TubeMissing) and queue in self.passing:
+                    await asyncio.to_thread(self._again, queue)
             finally:
                 self.waiting -= room - len(tasks)
             for task in tasks:
                 await task.enter(None)
                 self.transport.arrived.put((self, queue, task))
+
+    def _again(self, queue: str) -> None:
+        """This process stood still for so long that its queue was taken for left."""
+        self._known.discard(queue)
+        self._new_queue(queue)
+        self.bindings.alive(queue)
 
     def _room(self) -> int:
         """How many messages may be taken now."""
@@ -242,7 +265,7 @@ class TandemChannel(virtual.Channel):
             self.transport.endings.settle()
 
 
-class Transport(virtual.Transport):
+class Transport(ClientThread, virtual.Transport):
     """One session with a cluster: all URLs of `broker_url`, separated by `;`, are its nodes."""
 
     Channel = TandemChannel
@@ -251,7 +274,7 @@ class Transport(virtual.Transport):
     connection_errors = (*virtual.Transport.connection_errors, Unavailable, Unknown)
     channel_errors = (*virtual.Transport.channel_errors, Refused)
     implements = virtual.Transport.implements.extend(
-        asynchronous=False, exchange_type=frozenset(["direct", "topic"]), heartbeats=False
+        asynchronous=False, exchange_type=frozenset(["direct", "topic", "fanout"]), heartbeats=False
     )
 
     def __init__(self, client: Any, **options: Any) -> None:
@@ -260,30 +283,13 @@ class Transport(virtual.Transport):
         self.freed = asyncio.Event()
         #: Somebody waits for a message.
         self.asked = False
-        self._pid = os.getpid()
-        self._loop: LoopThread | None = None
-        self._client: Client | None = None
         self.endings = Endings(self.spawn)
+        self.bindings = Bindings(self.call, self.drop)
 
     def driver_version(self) -> str:
         from importlib.metadata import version
 
         return version("tandemq")
-
-    # -- the session -----------------------------------------------------------------------------
-
-    @property
-    def tandem(self) -> Client:
-        """The client, in a thread of its own."""
-        if self._client is None:
-            self._loop = LoopThread()
-            self._client = self._loop.run(self._make())
-        return self._client
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """This process is a child of the one that connected: what is in hand is the parent's."""
-        return os.getpid() != self._pid
 
     async def _make(self) -> Client:
         told = self.client.transport_options
@@ -294,24 +300,24 @@ class Transport(virtual.Transport):
         login = {"user": self.client.userid or None, "password": self.client.password or None}
         return connect(servers, **{**login, **options})
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What it returns, from the client's thread."""
-        assert self._loop is not None
-        return self._loop.run(work)
+    def drop(self, queue: str) -> None:
+        """Delete a queue with what is in it, and all that is known of it.
 
-    def call(self, name: str, *args: Any) -> list[Any]:
-        """Any call of the server, repeated when unanswered."""
-        found: list[Any] = self.run(self.tandem.call(name, *args, repeat=True))
-        return found
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> Any:
-        """Something that goes on beside; can be cancelled."""
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop.loop)
-
-    def soon(self, what: Callable[[], object]) -> None:
-        if self._loop is not None and not self._loop.loop.is_closed():
-            self._loop.loop.call_soon_threadsafe(what)
+        A take of ours that has just been given up may still wait at the server.
+        """
+        self.bindings.forget(queue)
+        deadline = time.monotonic() + 2 * _SLICE_SECONDS
+        while True:
+            try:
+                self.call(f"queue.tube.{queue}:drop")
+            except TubeMissing:
+                log.debug("queue %s is deleted already", queue)
+            except Refused as error:
+                if time.monotonic() < deadline:
+                    time.sleep(_SLICE_SECONDS / 10)
+                    continue
+                log.warning("queue %s is not deleted: %s", queue, error)
+            return
 
     # -- what kombu asks -------------------------------------------------------------------------
 
@@ -322,7 +328,7 @@ class Transport(virtual.Transport):
         try:
             self.run(client.link.call("queue.state", [], limit, repeat=True))
         except TandemError:
-            self._leave()
+            self.leave()
             raise
         return super().establish_connection()
 
@@ -333,7 +339,7 @@ class Transport(virtual.Transport):
         super().close_connection(connection)
         self.give_back()
         self.endings.settle()
-        self._leave()
+        self.leave()
 
     def give_back(self, only: TandemChannel | None = None, name: str | None = None) -> None:
         """Release what was taken and not delivered: of one queue of a channel, or all."""
@@ -348,13 +354,6 @@ class Transport(virtual.Transport):
             channel.leave(task)
         for item in kept:
             self.arrived.put(item)
-
-    def _leave(self) -> None:
-        client, loop = self._client, self._loop
-        self._client = self._loop = None
-        if client is not None and loop is not None:
-            loop.run(client.close())
-            loop.stop()
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver what has come, or comes; `socket.timeout` when nothing did in time."""
