@@ -1,10 +1,7 @@
 """An archive of a node's log: lines of snapshots and segments, each as a manifest names them.
 
-Here: what it looks like, and reading it as if it were a backup. Must not be here: filling it
-(`shipping`), the file system it lives on.
-
-    LINE/manifest-NUMBER.json    what the line holds; the newest whole one counts
-    LINE/files/NAME@BYTES        a file of the data directory, so many bytes of it
+Here: what a line holds, and reading it as if it were a backup. Must not be here: where things are
+in it (`tandemq.log.shipped`), filling it (`shipping`), the file system it lives on.
 
 Nothing is ever written over: a file that grew is a new object, and the manifest that names it comes
 after it. So an archive is whole at every moment, however its writer ended.
@@ -13,19 +10,15 @@ after it. So an archive is whole at every moment, however its writer ended.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from tandemq.log.shipped import PARTS, VERSION, manifests, newest, not_shipped, object_name
 from tandemq.model.errors import StorageError
 from tandemq.model.values import dataclass
 from tandemq_server.storage.copies import MANIFEST_NAME, Manifest
-
-VERSION = 1
-FILES = "files/"
-_MANIFEST = re.compile(r"^(line-\d{16}-[0-9a-f]{8})/manifest-(\d{10})\.json$")
 
 
 class ObjectWriter(Protocol):
@@ -137,48 +130,22 @@ def line_name(begun_us: int, node: bytes) -> str:
     return f"line-{begun_us:016d}-{node.hex()[:8]}"
 
 
-def object_name(line: str, name: str, size: int) -> str:
-    return f"{line}/{FILES}{name}@{size}"
-
-
-def manifest_name(line: str, number: int) -> str:
-    return f"{line}/manifest-{number:010d}.json"
-
-
 def lines_of(store: ArchiveStore) -> list[ArchiveLine]:
     """Each line's newest whole manifest, oldest line first. Raises `StorageError`."""
-    numbers: dict[str, list[int]] = {}
-    for path in store.list():
-        if found := _MANIFEST.match(path):
-            numbers.setdefault(found[1], []).append(int(found[2]))
-    lines = [_newest(store, name, sorted(numbers[name], reverse=True)) for name in sorted(numbers)]
-    return [line for line in lines if line is not None]
+    lines = []
+    for name, numbers in manifests(store.list()).items():
+        if (found := newest(store.read, name, numbers)) is not None:
+            lines.append(_decoded(*found))
+    return lines
 
 
-def _newest(store: ArchiveStore, name: str, numbers: list[int]) -> ArchiveLine | None:
-    """A manifest that was cut off by its writer's end is not there yet: the one before counts."""
-    for number in numbers:
-        path = manifest_name(name, number)
-        try:
-            value = json.loads(store.read(path))
-        except ValueError:
-            continue
-        return _decoded(path, value)
-    return None
-
-
-def _decoded(path: str, value: object) -> ArchiveLine:
+def _decoded(path: str, value: dict[str, Any]) -> ArchiveLine:
     try:
-        if not isinstance(value, dict):
-            raise TypeError("no object")
-        version = value.pop("version")
-        if version > VERSION:
-            raise StorageError(path, 0, f"version {version} is newer than {VERSION}")
-        for part in ("snapshots", "segments", "beside"):
+        for part in PARTS:
             value[part] = {name: Shipped(**one) for name, one in value[part].items()}
         return ArchiveLine(**value)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StorageError(path, 0, f"is not what shipping writes: {error}") from None
+        raise not_shipped(path, error) from None
 
 
 def line_for(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from tandemq.log.disk import ReadDisk
 from tandemq.log.meta import META_NAME, Meta, read_commit, read_meta
 from tandemq.log.segment import SegmentReader, segment_names
+from tandemq.log.shipped import manifest_name, object_name
 from tandemq.log.snapshot import SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import decode_body
@@ -25,8 +26,6 @@ from tandemq_server.storage.archived import (
     Shipped,
     line_name,
     lines_of,
-    manifest_name,
-    object_name,
 )
 from tandemq_server.storage.copies import COPY_BYTES, beside, end_lsn
 from tandemq_server.storage.inspection import covering

@@ -20,7 +20,7 @@ from tandemq_server.engine import batches
 
 
 def read(
-    *paths: Path, columns: tuple[str, ...] = ALL, wanted: LogQuery | None = None, **how: Any
+    *paths: Path | str, columns: tuple[str, ...] = ALL, wanted: LogQuery | None = None, **how: Any
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for part in plan([str(path) for path in paths], wanted or LogQuery()):

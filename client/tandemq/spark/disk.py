@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow.fs as pafs
 
+from tandemq.log import shipped
 from tandemq.model.errors import StorageError
 from tandemq.model.units import KIB, MIB
 
@@ -16,11 +17,17 @@ WINDOW_NEAR, WINDOW_FAR = 256 * KIB, 8 * MIB
 
 
 class ArrowDisk:
-    """The `tandemq.log.disk.ReadDisk` over any file system that PyArrow or Spark paths name."""
+    """The `tandemq.log.disk.ReadDisk` over any file system that PyArrow or Spark paths name.
+
+    The folder of an archive that `tandemq archive ship` fills reads as the directory it is of, as
+    far as its newest line goes; so does the folder of one line.
+    """
 
     def __init__(self, path: str) -> None:
         """`path`: local, or a URI such as file:///... or hdfs://... . Raises `StorageError`."""
         self.where = path
+        #: Of an archive: where its files are, by name. None: not looked at yet.
+        self._shipped: dict[str, str] | None = None
         try:
             if "://" in path or path.startswith("file:"):
                 self._fs, self._base = pafs.FileSystem.from_uri(path)
@@ -42,11 +49,35 @@ class ArrowDisk:
             raise self._failure("list", "", error) from error
         skip = len(self._base) + 1
         names = [info.path[skip:] for info in infos if info.type == pafs.FileType.File]
+        self._shipped = self._line_among(names)
+        names = list(self._shipped) or names
         return sorted(name for name in names if name != "lock")
+
+    def _line_among(self, names: Iterable[str]) -> dict[str, str]:
+        """Where the files of an archive's newest line are; nothing where there is no archive."""
+        last, above = self._base.rpartition("/")[2], ""
+        if shipped.LINE_NAME.match(last):
+            names, above = [f"{last}/{name}" for name in names], f"{last}/"
+        lines = shipped.manifests(names)
+        for line in reversed(lines):
+            found = shipped.newest(
+                lambda name: self.read(name.removeprefix(above)), line, lines[line]
+            )
+            if found is not None:
+                files = shipped.files_of(*found).items()
+                objects = {name: shipped.object_name(line, name, size) for name, size in files}
+                return {name: one.removeprefix(above) for name, one in objects.items()}
+        return {}
+
+    def _place(self, name: str) -> str:
+        """Where a file is that is not below its own name: in an archive, or nowhere."""
+        if self._shipped is None:
+            self.list()
+        return f"{self._base}/{(self._shipped or {}).get(name, name)}"
 
     def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
         try:
-            with self._fs.open_input_file(f"{self._base}/{name}") as file:
+            with self.file(name) as file:
                 file.seek(position)
                 data: bytes = file.read() if length < 0 else file.read(length)
                 return data
@@ -78,12 +109,19 @@ class ArrowDisk:
     def size(self, name: str) -> int:
         info = self._fs.get_file_info(f"{self._base}/{name}")
         if info.type != pafs.FileType.File:
+            info = self._fs.get_file_info(self._place(name))
+        if info.type != pafs.FileType.File:
             raise StorageError(f"{self.where}/{name}", 0, "read: no such file")
         return int(info.size)
 
     def file(self, name: str) -> Any:
         """A PyArrow file for random reading."""
-        return self._fs.open_input_file(f"{self._base}/{name}")
+        try:
+            return self._fs.open_input_file(f"{self._base}/{name}")
+        except FileNotFoundError:
+            if (place := self._place(name)) == f"{self._base}/{name}":
+                raise
+            return self._fs.open_input_file(place)
 
 
 def named(disk: ArrowDisk, error: StorageError) -> StorageError:
