@@ -74,6 +74,32 @@ class Story:
         return sorted(one["what"] for run in runs for one in run["findings"])
 
 
+def clean(story: Story) -> Story:
+    """Three tasks of one sub-queue: one after the other, one released once. Then all is empty."""
+    for task in range(3):
+        story.op("put", task, 10 + task, 12 + task, client="p", subqueue="k")
+    story.op("take", 0, 20, 21)
+    story.op("ack", 0, 30, 31)
+    story.op("take", 1, 40, 41)
+    story.op("release", 1, 50, 51)
+    story.op("take", 1, 60, 61, client="w1")
+    story.op("ack", 1, 70, 71, client="w1")
+    story.op("take", 2, 80, 81)
+    story.op("ack", 2, 90, 91)
+    story.drained(200)
+    return story
+
+
+def without(story: Story, kind: str, task: int) -> Line:
+    """Take the last such line out."""
+    at = max(
+        at
+        for at, line in enumerate(story.lines)
+        if line.get("kind") == kind and line["task"] == task
+    )
+    return story.lines.pop(at)
+
+
 class ToyQueue:
     """A queue with sub-queues, and clients whose answers are sometimes lost. Its history is true.
 

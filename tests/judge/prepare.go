@@ -142,7 +142,8 @@ func appearing(one told) *op {
 
 // covers: whether this cut may have undone the operation.
 func (one told) covers(of *op) bool {
-	if len(one.kinds) > 0 && !one.kinds[of.kind] || one.node != "" && one.node != of.node {
+	if len(one.kinds) > 0 && !one.kinds[of.kind] || one.node != "" && one.node != of.node ||
+		one.client != "" && one.client != of.client {
 		return false
 	}
 	if of.outcome == done && (of.ended < one.from || of.ended > one.to) {
@@ -182,7 +183,7 @@ func (s *story) count() {
 		s.countIds(key, found, attempts[key])
 	}
 	for at, found := range payloads {
-		if len(found) > 1 && !s.putUndone(at) && !s.givenByCutLog(at) {
+		if len(found) > 1 && !s.putUndone(at) && !s.givenByTwoLogs(at) {
 			where := fmt.Sprintf("%s task %d", at.tube, at.task)
 			s.found("one id, several tasks", where, fmt.Sprint(keys(found)), s.of(at.tube, at.task, ""))
 		}
@@ -249,25 +250,20 @@ func (s *story) putUndone(at numbered) bool {
 	return false
 }
 
-// givenByCutLog: an id that a log gave before it was cut may be given anew. Where logs may be
-// cut each of two nodes may have given it, and what came to its end before the cut is in no rescue
-// file.
-func (s *story) givenByCutLog(at numbered) bool {
-	nodes := map[string]bool{}
-	for _, one := range s.ops {
-		if one.kind == put && one.outcome == done && one.tube == at.tube && one.task == at.task {
+// givenByTwoLogs: an id that a log gave before it was cut may be given anew: of the tasks it stood
+// for at most one was told of by the log that stands. Where logs may be cut each of two nodes may
+// have given it, and what came to its end before the cut is in no rescue file.
+func (s *story) givenByTwoLogs(at numbered) bool {
+	nodes, standing := map[string]bool{}, map[string]bool{}
+	for _, one := range s.of(at.tube, at.task, "") {
+		if one.kind == put && one.outcome == done {
 			nodes[one.node] = true
 		}
-	}
-	if !s.kept && len(nodes) > 1 {
-		return true
-	}
-	for _, one := range s.ops {
-		if one.kind == put && one.outcome == done && one.tube == at.tube && one.task == at.task && s.ofCutLog(one) {
-			return true
+		if one.payload != "" && one.outcome != refused && !s.ofCutLog(one) {
+			standing[one.payload] = true
 		}
 	}
-	return false
+	return len(standing) <= 1 || !s.kept && len(nodes) > 1
 }
 
 func (s *story) of(tube string, task int64, payload string) (found []*op) {
@@ -329,6 +325,9 @@ func (s *story) forget() {
 // ofCutLog: the node answered from a log that was cut afterwards.
 func (s *story) ofCutLog(one *op) bool {
 	for _, cut := range s.cuts {
+		if cut.client != "" && cut.client != one.client {
+			continue
+		}
 		if one.node == cut.node && one.ended >= cut.from && one.began <= cut.to {
 			return true
 		}

@@ -113,6 +113,7 @@ type op struct {
 // told is an event.
 type told struct {
 	event, tube, session, node string
+	client                     string
 	sub                        *string
 	task                       int64
 	payload                    string
@@ -263,7 +264,7 @@ func operation(one *line) (*op, error) {
 
 func event(one *line) (told, error) {
 	made := told{
-		event: one.Event, tube: one.Tube, session: one.Session, node: one.Node, sub: one.Subqueue,
+		event: one.Event, tube: one.Tube, session: one.Session, node: one.Node, client: one.Client, sub: one.Subqueue,
 		task: orNone(one.Task), payload: text(one.Payload), from: orNone(one.FromUs), to: orNever(one.ToUs),
 		text: one.Text, again: one.Again,
 	}

@@ -30,6 +30,7 @@ def check_history(
         rescued = read_all(disks, plan.tubes)
     except NotReadable as error:
         raise Violation(f"C8: {error}") from error
+    _mark_untold(history, machines, rescued)
     by_number: dict[int, list[Op]] = defaultdict(list)
     for op in history.ops:
         if op.number is not None:
@@ -43,6 +44,16 @@ def check_history(
             _check_lost(number, ops, rescued, kept, history.ops, plan.tubes if moved else (DEAD,))
         _check_twice(number, ops, rescued, moved)
     return rescued
+
+
+def _mark_untold(history: History, machines: dict[str, SimNode], rescued: Rescued) -> None:
+    """Only what was answered from records that are in no log, and that no file shows one by one."""
+    lineage = next(iter(machines.values())).engine.store.lineage
+    for op in history.ops:
+        told = machines[op.node].service.answers.get((op.client, op.sync)) if op.node else None
+        if told is not None and not told.stands(lineage):
+            ranges = rescued.untold.get(op.node, ())
+            op.untold = any(told.first <= last and told.last >= first for first, last in ranges)
 
 
 def _deleted_by_filter(ops: list[Op], every: list[Op]) -> bool:
@@ -116,7 +127,7 @@ def _check_twice(number: int, ops: list[Op], rescued: Rescued, moved: bool) -> N
         and op.outcome.ok is not None
         and not (again or rescued.shows_again(op.tube, op.task_id))
         # Known: of a whole state that is saved, nobody can tell what was finished in it.
-        and op.node not in rescued.whole
+        and not op.untold
     ]
     puts = [op for op in ops if op.kind == "put" and op.outcome.error is None]
     unkeyed = sum(op.outcome.unknown and op.key is None for op in puts)

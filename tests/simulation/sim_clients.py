@@ -54,6 +54,25 @@ class Op:
     until: int | None = None
     pri: int = 0
     subqueue: str | None = None
+    #: The number of its call, by which its answer is known.
+    sync: int = 0
+    #: What its answer told of was cut, and no record of it is in a rescue file: the log did not
+    #: reach back so far, and a saved state stands for it.
+    untold: bool = False
+
+
+@dataclass(slots=True)
+class Contact:
+    """A node answered a client for whom it knew its session.
+
+    asked: when. until: the next contact, or the end of the connection; None: it goes on.
+    """
+
+    session: str
+    node: str
+    sync: int
+    asked: int
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +104,15 @@ class Client:
         self.machines = machines
         self.name = name
         self.stopped = False
-        #: When its last connection went, and whose tasks are then in nobody's reach.
-        self.gone_at = 0
+        #: Whose tasks are in its hands, if this connection's node was told.
         self.session = ""
+        self.contacts: list[Contact] = []
         self.connected_to: str | None = None
         self._generation = 0
         self._out: Stream | None = None
         self._waiting: int | None = None
-        self._sync = 0
+        self.sync = 0
+        self._asked = 0
         self._buffer = b""
         self._script: Script | None = None
 
@@ -152,10 +172,10 @@ class Client:
         self._advance(True)
 
     def disconnect(self) -> None:
-        if self.connected_to is not None:
-            self.gone_at = self.world.now
+        self._touched(self.world.now)
         self._generation += 1
         self.connected_to = None
+        self.session = ""
         self._waiting = None
         if self._out is not None:
             self._out.close()
@@ -165,8 +185,9 @@ class Client:
         if self._out is None:
             self.world.after(1, lambda: self._advance(Outcome()))
             return
-        self._sync += 1
-        sync = self._waiting = self._sync
+        self.sync += 1
+        self._asked = self.world.now
+        sync = self._waiting = self.sync
         packet = msgpack.packb({0: CALL, 1: sync})
         packet += msgpack.packb({KEY_FUNCTION: call.name, KEY_TUPLE: list(call.args)})
         self._out.write(b"\xce" + struct.pack(">I", len(packet)) + packet)
@@ -199,7 +220,19 @@ class Client:
             if code:
                 self._advance(Outcome(error=(code, body[KEY_ERROR].decode())))
             else:
+                self.met()
                 self._advance(Outcome(ok=body.get(KEY_DATA, [])))
+
+    def met(self) -> None:
+        """A node has answered its last call for its session."""
+        if self.session and self.connected_to is not None:
+            self._touched(self._asked)
+            contact = Contact(self.session, self.connected_to, self.sync, self._asked)
+            self.contacts.append(contact)
+
+    def _touched(self, moment: int) -> None:
+        if self.contacts and self.contacts[-1].until is None:
+            self.contacts[-1].until = moment
 
 
 class History:
@@ -207,7 +240,5 @@ class History:
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
-        #: (moment, session): its connection was gone for longer than its ttr.
-        self.away: list[tuple[int, str]] = []
         #: (session, asked, answered): a node took it for whom it says it is.
         self.heard: list[tuple[str, int, int]] = []

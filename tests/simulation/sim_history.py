@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.sim_clients import Op
+from tests.simulation.sim_clients import Contact, Op
 from tests.simulation.sim_rescue import Rescued
+from tests.simulation.sim_service import NEVER, kept_until
 from tests.simulation.sim_tubes import DEAD, SPACE15, dialect_of
+from tests.simulation.sim_world import SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.sim_scenario import Scenario
 
 #: An operator's calls on many tasks, which say nothing of each.
 MANY = frozenset({"bulk kick", "bulk move", "bulk delete", "redrive"})
+#: How much of a time nodes count is believed: their clocks drift.
+BELIEVED = 0.98
 KINDS = frozenset({"put", "take", "touch", "ack", "release", "bury", "delete"})
 
 
@@ -35,7 +41,8 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
             # All or nothing: which of its tasks was not right is not said.
             line["result"] = "batch"
         lines.append(line)
-    events = [*_ends_of_leases(scenario), *_cuts(rescued), *_untold(scenario)]
+    events = [*_sessions_that_end(scenario), *_ends_of_leases(scenario)]
+    events += [*_cuts(rescued), *_cut_answers(scenario, told), *_untold(scenario)]
     for tube in plan.tubes:
         events.append({"event": "drained", "tube": tube, "at_us": scenario.world.now})
     lines += [{"what": "event", "run": run, **event} for event in events]
@@ -91,10 +98,34 @@ def _result(code: int, text: str) -> str:
     return "not_found" if "not found" in text else "full" if "full" in text else "error"
 
 
+def _sessions_that_end(scenario: Scenario) -> Iterator[dict[str, Any]]:
+    """A session may end when somebody served for its ttr, and it was heard by nobody.
+
+    It is away from the end of its connection on, or from the moment at which the node it spoke to
+    stopped to lead. What a node heard whose log was cut nobody has heard.
+    """
+    services = {name: node.service for name, node in scenario.machines.items()}
+    lineage = next(iter(scenario.machines.values())).engine.store.lineage
+    kept_us = int(scenario.plan.ttr * BELIEVED * SECOND)
+    sessions: dict[str, list[Contact]] = defaultdict(list)
+    for client in scenario.clients:
+        for contact in client.contacts:
+            told = services[contact.node].answers.get((client.name, contact.sync))
+            if told is None or told.stands(lineage):
+                sessions[contact.session].append(contact)
+    for session, contacts in sessions.items():
+        for contact, following in zip_longest(contacts, contacts[1:]):
+            left = NEVER if contact.until is None else contact.until
+            stops = services[contact.node].stops_after(contact.asked)
+            if following is not None and left == following.asked <= stops:
+                continue
+            ends = kept_until(services.values(), min(left, stops), kept_us)
+            if ends < (NEVER if following is None else following.asked):
+                yield {"event": "lease_may_end", "session": session, "from_us": ends}
+
+
 def _ends_of_leases(scenario: Scenario) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for at, session in scenario.history.away:
-        found.append({"event": "lease_may_end", "session": session, "from_us": at})
     for at, node in scenario.forces:
         found.append({"event": "forced", "node": node, "at_us": at})
         found.append({"event": "lease_may_end", "session": "*", "from_us": at})
@@ -124,6 +155,20 @@ def _cuts(rescued: Rescued) -> list[dict[str, Any]]:
             {"event": "undone", "tube": tube, "task": task, "kinds": ["ack"], "file": file}
         )
     return found
+
+
+def _cut_answers(scenario: Scenario, told: list[Op]) -> Iterator[dict[str, Any]]:
+    """Answers from a log that was cut, one by one; and what only a saved state stands for."""
+    lineage = next(iter(scenario.machines.values())).engine.store.lineage
+    for op in told:
+        answer = scenario.machines[op.node].service.answers.get((op.client, op.sync))
+        if answer is None or answer.stands(lineage):
+            continue
+        when = {"client": op.client, "node": op.node, "from_us": op.began, "to_us": op.ended}
+        yield {"event": "cut", **when}
+        if op.untold and op.kind != "put" and op.task_id is not None and op.outcome.ok is not None:
+            task = {"tube": op.tube, "task": op.task_id, "payload": op.number, "kinds": [op.kind]}
+            yield {"event": "undone", **when, **task, "file": "a saved state"}
 
 
 def _untold(scenario: Scenario) -> list[dict[str, Any]]:

@@ -158,6 +158,6 @@ def _hand(lease: Lease) -> tuple[object, ...]:
 
 
 def _undone(lease: Lease, rescued: Rescued) -> bool:
-    """What an operator reads of a cut shows a take of it, or cannot tell what was in it."""
+    """What an operator reads of a cut shows a take of it, or cannot tell of this very take."""
     op = lease.take
-    return rescued.shows_take(op.tube, op.task_id) or op.node in rescued.whole
+    return rescued.shows_take(op.tube, op.task_id) or op.untold

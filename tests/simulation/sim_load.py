@@ -66,7 +66,7 @@ def noted(history: History, client: Client, ops: list[Op], call: Call) -> Script
     history.ops += ops
     outcome = yield call
     for op in ops:
-        op.ended, op.outcome = client.world.now, outcome
+        op.ended, op.outcome, op.sync = client.world.now, outcome, client.sync
     return outcome  # type: ignore[return-value]
 
 
@@ -194,20 +194,11 @@ class Worker:
             yield from self._away()
             return False  # type: ignore[return-value]
         if self.session != outcome.ok[0]:
-            self._forgotten()
             self.sessions += 1
-            self.client.session = self.name
-        elif self.client.world.now - self.client.gone_at > self.plan.ttr * 0.98 * SECOND:
-            self._forgotten()
-        self.session = outcome.ok[0]
+        self.session, self.client.session = outcome.ok[0], self.name
+        self.client.met()
         self.history.heard.append((self.name, asked, self.client.world.now))
         return True  # type: ignore[return-value]
-
-    def _forgotten(self) -> None:
-        """The session was away for so long that what it held may be another's."""
-        if self.sessions:
-            ends = self.client.gone_at + int(self.plan.ttr * 0.98 * SECOND)
-            self.history.away.append((ends, self.name))
 
     def _take(self, hold_us: int) -> Script:
         count = 1
@@ -223,6 +214,7 @@ class Worker:
                 op = self.op("take")
                 first = self.history.ops.index(mine)
                 op.node, op.began, op.ended, op.outcome = mine.node, mine.began, mine.ended, outcome
+                op.sync = mine.sync
                 self.history.ops.insert(first + place, op)
             op.number, op.task_id = number_of(payload), task_id
             ttr = self.dialect.ttr

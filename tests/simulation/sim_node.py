@@ -29,11 +29,12 @@ from tandemq_server.node.loop.recovered import open_storage
 from tandemq_server.node.loop.snapshots import Snapshots
 from tandemq_server.node.loop.wal_writer import WalWriter
 from tandemq_server.statemachine.effects import Settled, Tick
-from tandemq_server.statemachine.roles import Transition
+from tandemq_server.statemachine.roles import Role, Transition
 from tandemq_server.storage.memory import MemoryDisk
 from tests.simulation.sim_dial import Dialing
 from tests.simulation.sim_disk import Frames, Weather
 from tests.simulation.sim_rim import ServerSide
+from tests.simulation.sim_service import Service
 from tests.simulation.sim_threads import Died, Thread, VirtualLoop, VirtualPool, VirtualSyncer
 from tests.simulation.sim_world import EPOCH_US, MS, SECOND, Network, Stream, Timer, World
 
@@ -115,6 +116,7 @@ class SimNode(Dialing):
         self.arbiter: SimArbiter | None = None
         self.alive = False
         self.paused = False
+        self.service = Service(world)
         self.incarnation = 0
         self.observers: list[Callable[[SimNode, Transition], None]] = []
         self._held: list[Callable[[], None]] = []
@@ -272,6 +274,7 @@ class SimNode(Dialing):
         committed = self.wal.on_commit
         self.wal.on_commit = lambda lsn: (self._check_commit(lsn), committed(lsn))[1]
         self.storage.retained = self.peering.source.retained_lsn
+        self.role.observers.append(lambda made: self.service.leading(made.target is Role.RUNNING))
         self.role.observers.append(lambda made: [see(self, made) for see in self.observers])
         self.pauses = ProcessPauses(
             self.core, mono, self.clock.now, lambda call: self.soon(50 * MS, call), lambda _s: None
@@ -349,6 +352,7 @@ class SimNode(Dialing):
             return
         self.say("killed")
         self.alive = self.paused = False
+        self.service.ended()
         self._held = []
         for thread in list(self.threads):
             thread.end()
@@ -366,6 +370,7 @@ class SimNode(Dialing):
         self.peering.close()
         self.say("ended")
         self.alive = False
+        self.service.ended()
 
     def power_cut(self) -> None:
         self.kill()
@@ -376,6 +381,7 @@ class SimNode(Dialing):
         """The loop waits for its disk: from outside the process stands still."""
         if self.alive and not self.paused:
             self.paused = True
+            self.service.pausing(True)
             self.world.after(us, self.resume)
 
     @property
@@ -393,11 +399,13 @@ class SimNode(Dialing):
         if self.alive:
             self.say("paused")
             self.paused = True
+            self.service.pausing(True)
 
     def resume(self) -> None:
         if self.alive and self.paused:
             self.say("resumed")
             self.paused = False
+            self.service.pausing(False)
             held, self._held = self._held, []
             for call in held:
                 self.deliver(call)
@@ -421,6 +429,7 @@ class SimNode(Dialing):
 
     def flush(self) -> None:
         turn = self.core.flush()
+        self.service.answered(turn, self.core.term_id, self.engine.lsn)
         self._send(turn.prompt)
         if turn.frame is not None or turn.replies or turn.committed:
             self.wal.submit(turn, self.core.engine.now)

@@ -38,8 +38,9 @@ class Rescued:
     hands: set[tuple[str, int, str]] = field(default_factory=set)
     #: Tasks that came into being in it, by what the same prints of them.
     dumped: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    #: Machines of which a whole state was saved: the log did not reach back to the fork.
-    whole: set[str] = field(default_factory=set)
+    #: By machine the (first, last) LSNs that were cut and that only a saved state stands for: the
+    #: log did not reach back to the fork.
+    untold: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
 
     def shows_put(self, tube: str, task_id: int | str | None, number: int) -> bool:
@@ -69,8 +70,6 @@ def read_all(disks: dict[str, list[MemoryDisk]], tubes: tuple[str, ...]) -> Resc
                 with tempfile.TemporaryDirectory() as directory:
                     _unpack(contents, Path(directory))
                     _read(name, directory, found)
-                    if any(p.startswith("rescue/") and ".snap" in p for p in contents):
-                        found.whole.add(name)
                     for path in contents:
                         if path.startswith("rescue/") and path.endswith(".wal"):
                             _dump(path, directory, tubes, found)
@@ -101,6 +100,8 @@ def _read(node: str, directory: str, found: Rescued) -> None:
         if planned["put"] != len(put):
             raise NotReadable(f"{node}: of {len(put)} tasks of {name} are replayed: {planned}")
         found.files.append(f"{node}/{name}")
+        if (untold := cut["last_lsn"] - cut["records"]) >= cut["first_lsn"]:
+            found.untold.setdefault(node, []).append((cut["first_lsn"], untold))
         for row in put:
             payload = row["payload"]
             number = number_of(payload.get("payload") if isinstance(payload, dict) else payload)

@@ -372,9 +372,6 @@ class Scenario:
         for client in self.clients:
             if client.name[0] in "wj":
                 client.retire()
-                ends = self.world.now + int(0.98 * self.plan.ttr * SECOND)
-                if client.session:
-                    self.history.away.append((ends, client.session))
         for number, tube in enumerate(self.plan.tubes):
             client = self._client(f"d{number}")
             client.run(worker(client, self.history, tube, self.plan, 5 * MS, calm=True))

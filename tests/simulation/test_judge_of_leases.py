@@ -124,4 +124,12 @@ def test_a_take_is_excused_only_by_a_cut_that_shows_this_very_task() -> None:
     story = told().op("w1", "take", 200, node="b")
     assert story.found(rescued=Rescued(hands={("fifo", 8, "take"), ("utube", 7, "take")}))
     assert not story.found(rescued=Rescued(hands={("fifo", 7, "take")}))
-    assert not story.found(rescued=Rescued(whole={"b"}))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_no_file_tells_excuses_the_very_take_and_no_other(place: int) -> None:
+    story = told().op("w1", "take", 200, node="b").op("w2", "take", 300, node="b")
+    story.history.ops[place].untold = True
+    assert story.found()
+    story.history.ops[2].untold = True
+    assert not story.found()
