@@ -183,6 +183,11 @@ def _log_families(node: NodeMetrics) -> Iterator[Metric]:
         "seconds",
     )
     yield _gauge("rescue_files", "Files of records that a forced promotion cut.", node.rescue_files)
+    yield _gauge(
+        "rescue_tasks",
+        "Tasks in such files that were not put again; a file that cannot be read counts as one.",
+        node.rescue_tasks,
+    )
     yield _gauge("memory_bytes", "Resident memory.", node.memory_bytes, "bytes")
     for name, bound in (("high", node.memory_high_bytes), ("max", node.memory_max_bytes)):
         text = f"memory.{name} in bytes; 0 for none."
@@ -195,6 +200,12 @@ def _log_families(node: NodeMetrics) -> Iterator[Metric]:
     if node.data_free_bytes is not None:
         free = "Free on the disk of the data directory, for those who are not root."
         yield _gauge("data_free_bytes", free, node.data_free_bytes, "bytes")
+    yield _gauge(
+        "certificate_end_timestamp_seconds",
+        "When a certificate ends that the node has or trusts, as Unix time, by the setting.",
+        [({"setting": one.setting}, one.ends_s) for one in node.certificates],
+        "seconds",
+    )
     yield _gauge(
         "problems",
         "Things that wait for an operator; the node's status says which.",

@@ -60,8 +60,14 @@ class Housekeeping:
     async def _recount(self) -> None:
         """What others did to the rescue files: a directory may hold thousands of them."""
         while True:
-            await asyncio.sleep(RECOUNT_SECONDS)
             try:
                 await asyncio.to_thread(self.storage.count_rescues)
+                if self.backend is not None:
+                    await asyncio.to_thread(self.backend.rescued.look)
             except StorageError as error:
                 self.report(f"rescue files were not counted: {error}")
+            counted = self.storage.rescue_files
+            for _ in range(int(RECOUNT_SECONDS)):
+                await asyncio.sleep(1.0)
+                if self.storage.rescue_files != counted:
+                    break

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tandemq_server.config import ConfigError, Settings
+from tandemq_server.config.certificates import ends_of
 from tandemq_server.config.credentials import read_secret
 from tandemq_server.node.core.trail import Noted
 from tandemq_server.node.core.users import Users
@@ -70,6 +71,8 @@ class Reloading:
         gone = self._people(wanted)
         self._links(wanted)
         self._token(wanted)
+        if node.backend is not None:
+            node.backend.certificates = ends_of(wanted)
         changed = tuple(sorted(_changed(node.settings, wanted)))
         node.settings = node.peering.settings = wanted
         node.logger.info(

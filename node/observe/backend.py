@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tandemq.model import terms
 from tandemq.model.units import SECOND_US
+from tandemq_server.config.certificates import ends_of
 from tandemq_server.node.cluster.promise import promise_of
 from tandemq_server.node.core.trail_answers import NoTrail, Trail
 from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
@@ -52,6 +53,7 @@ from tandemq_server.node.observe.peer_status import (
     own_lag,
     peers_of,
 )
+from tandemq_server.node.observe.rescued import RescuedTasks
 from tandemq_server.node.observe.switchover import Switchover
 from tandemq_server.node.observe.words import summary
 
@@ -100,6 +102,9 @@ class NodeBackend:
         self.trail: Trail = NoTrail()
         #: Set by the rim: the configuration as it is now.
         self.reloader: Callable[[], Reloaded] = lambda: Reloaded((), 0)
+        #: Set by the rim: of what is loaded, not of what lies there since.
+        self.certificates = ends_of(settings)
+        self.rescued = RescuedTasks(storage.disk, settings.data_dir)
         #: Set by the rim; None where nobody watches.
         self.memory: MemoryWatch | None = None
         self.appends, self.turns = Latency(FAST_BUCKETS), Turns()
@@ -236,6 +241,7 @@ class NodeBackend:
             for (origin, target), count in self.role.fiber.state.counts.items()
         }
         found.rescue_files = self.storage.rescue_files
+        found.rescue_tasks, found.certificates = self.rescued.count, self.certificates
         with contextlib.suppress(OSError):
             disk = os.statvfs(self.settings.data_dir)
             found.data_free_bytes = disk.f_bavail * disk.f_frsize

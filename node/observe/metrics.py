@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.units import SECOND_US
+from tandemq_server.config.certificates import CertificateEnd
 from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import pause
 from tandemq_server.node.loop.latency import FAST_BUCKETS, Latency
@@ -95,6 +96,8 @@ class NodeMetrics:
     peers: tuple[Peer, ...] = ()
     transitions: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
     rescue_files: int = 0
+    rescue_tasks: int = 0
+    certificates: tuple[CertificateEnd, ...] = ()
     memory_bytes: int = 0
     memory_high_bytes: int = 0
     memory_max_bytes: int = 0

@@ -5,19 +5,24 @@ Rules wait for 3 seconds instead of minutes; their own waits are held by alerts_
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
+import re
+import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 
-from tests.cluster.cluster_nodes import Pair, free_ports, pair, until
+from tests.cluster.cluster_nodes import Member, Pair, free_ports, pair, until
 from tests.deploy.conftest import DEPLOY, program
 
 pytestmark = [
@@ -26,8 +31,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 SECONDS = 60.0
+RESCUED = Path(__file__).parents[1] / "node" / "golden" / "full_rescue_done"
 #: What the story below must fire.
 TUBES = {"TandemBuriedTasks", "TandemDeadLetters", "TandemOlderThanBound", "TandemPausedLong"}
+THIRD = {"TandemCertificateEnds", "TandemRescueFiles"}
 REPLICA_GONE = {"TandemNodeDown", "TandemPeerDisconnected", "TandemNobodyPromotable"}
 
 
@@ -68,7 +75,7 @@ def inbox() -> Iterator[Inbox]:
 @pytest.fixture
 def watched(tmp_path: Path, inbox: Inbox) -> Iterator[Pair]:
     """Two nodes, scraped each second, their alerts sent to the inbox."""
-    with pair(tmp_path / "nodes", "--in-replicaset", "--ttr", "30") as nodes:
+    with pair(tmp_path / "nodes", "--in-replicaset", "--ttr", "30") as nodes, third(tmp_path) as c:
         prometheus, manager = free_ports(2)
         route = {"receiver": "us", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
         hook = {"url": f"http://127.0.0.1:{inbox.server_port}/"}
@@ -82,6 +89,10 @@ def watched(tmp_path: Path, inbox: Inbox) -> Iterator[Pair]:
         config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         targets = [f"127.0.0.1:{member.admin_port}" for member in (nodes.a, nodes.b)]
         config["scrape_configs"][0]["static_configs"] = [{"targets": targets}]
+        with_tls = {"job_name": "third", "scheme": "https"}
+        with_tls |= {"tls_config": {"insecure_skip_verify": True}}
+        with_tls["static_configs"] = [{"targets": [f"127.0.0.1:{c.admin_port}"]}]
+        config["scrape_configs"].append(with_tls)
         managers = [{"static_configs": [{"targets": [f"127.0.0.1:{manager}"]}]}]
         write(tmp_path / "prometheus.yml", **config, alerting={"alertmanagers": managers})
         commands = [
@@ -108,6 +119,23 @@ def watched(tmp_path: Path, inbox: Inbox) -> Iterator[Pair]:
                 process.terminate()
                 process.wait(15)
             log.close()
+
+
+@contextlib.contextmanager
+def third(home: Path) -> Iterator[Member]:
+    """A node alone that nobody writes to: tasks in rescue files, a certificate of ten days."""
+    ends = datetime.now(UTC) + timedelta(days=10)
+    issued = trustme.CA().issue_cert("127.0.0.1", not_after=ends)
+    issued.private_key_pem.write_to_path(str(home / "key.pem"))
+    issued.cert_chain_pems[0].write_to_path(str(home / "cert.pem"))
+    shutil.copytree(RESCUED, home / "c")
+    node = Member(home, "c", *free_ports(2), [])
+    tls = ("--tls-cert", str(home / "cert.pem"), "--tls-key", str(home / "key.pem"))
+    node.start("--read-only", *tls)
+    try:
+        yield node
+    finally:
+        node.end()
 
 
 def receiver(name: str, hook: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +166,9 @@ def test_who_is_on_call_is_told_what_is_wrong(watched: Pair, inbox: Inbox) -> No
         return inbox.firing.keys() >= TUBES
 
     until(a_letter, SECONDS, every=1.0)
+    until(lambda: inbox.firing.keys() >= THIRD, SECONDS, every=0.2)
+    assert inbox.firing["TandemCertificateEnds"]["setting"] == "tls.cert"
+    assert re.search(r"ends in (10|9\.\d+) days", inbox.firing["TandemCertificateEnds"]["summary"])
     assert inbox.firing["TandemBuriedTasks"]["summary"] == "101 buried tasks in stuck"
     assert not inbox.firing.keys() & (REPLICA_GONE | {"TandemNoMaster", "TandemTwoMasters"})
     watched.b.end(signal.SIGKILL)
