@@ -39,7 +39,7 @@ async def run(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dic
 
 
 @asynccontextmanager
-async def _pair(
+async def pair(
     directory: Path, effort: Effort, ack: str = "local"
 ) -> AsyncIterator[tuple[Member, Member, Target]]:
     """Both nodes, and the master with its connections and a fifo tube."""
@@ -63,7 +63,7 @@ async def _cost(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], d
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(tandem(directory / "alone", effort, tubes=(_TUBE,)))
         pairs = {
-            ack: await stack.enter_async_context(_pair(directory / ack, effort, ack))
+            ack: await stack.enter_async_context(pair(directory / ack, effort, ack))
             for ack in modes
         }
         for turn in range(effort.runs):
@@ -134,7 +134,7 @@ def at(values: Sequence[float], share: float) -> float:
 
 async def _flips(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], dict[str, object]]:
     count = FLIPS_FULL if effort.full else FLIPS
-    async with _pair(directory / "flips", effort) as (a, b, _):
+    async with pair(directory / "flips", effort) as (a, b, _):
         say(f"{count} flips, idle")
         idle = [await idle_flip(*pair) for pair in _turns(a, b, count)]
         say(f"{count} flips at {RATE:,.0f} operations a second")
@@ -148,7 +148,7 @@ async def _flips(directory: Path, effort: Effort, say: Say) -> tuple[list[Row], 
     say("forced promotion of a replica that has everything")
     forced = []
     for turn in range(min(effort.runs, 3)):
-        async with _pair(directory / f"forced{turn}", effort) as (a, b, _):
+        async with pair(directory / f"forced{turn}", effort) as (a, b, _):
             await until("in step", lambda a=a, b=b: in_step(b, a), (a, b))
             await a.kill()
             forced.append(await _promote(b))
@@ -226,7 +226,7 @@ async def _promotions(
         say(f"promotion with {ready:,} ready and {held:,} taken tasks")
         found = []
         for turn in range(min(effort.runs, 3)):
-            async with _pair(directory / f"{name}{turn}", effort) as (a, b, target):
+            async with pair(directory / f"{name}{turn}", effort) as (a, b, target):
                 await target.put_batches(_TUBE, ready + held)
                 seat = Seat(Guide({"a": a.port}, 10.0))
                 for _ in range(held // 1_000):
@@ -271,7 +271,7 @@ async def _catch_up(
     """
     count = TASKS_FULL if effort.full else 3 * TASKS
     alone, beside, behind = [], [], []
-    async with _pair(directory / "away", effort) as (a, b, target):
+    async with pair(directory / "away", effort) as (a, b, target):
         say(f"catching up with {count:,} records")
         await b.stop()
         made = await target.measure("make", target.put(_TUBE, count))
