@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -19,14 +18,11 @@ from tandemq_server.admin.problems import Problem, problem_of
 from tandemq_server.admin.security import AdminConfig, RequestGuard
 from tandemq_server.admin.stream import Streams
 from tandemq_server.admin.trail import Noting
-from tandemq_server.admin.waiting_room import TurnedAway, WaitingRoom
-from tandemq_server.node.loop.listening import Listener, listen
+from tandemq_server.admin.waiting_room import HttpListener
 from tandemq_server.node.observe.answers import Backend
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: How long an idle connection, or one that has not asked anything yet, is kept.
-KEEPALIVE_S = 75.0
 #: How often one caller's refusals are logged, and for how many callers that is remembered.
 REPORT_EVERY_S = 60.0
 REFUSALS_MAX = 1000
@@ -55,9 +51,7 @@ class AdminServer:
         self.streams = Streams(backend, config)
         self.handlers = Handlers(backend, config, self.operations, self.streams)
         self._refusals: dict[tuple[str, str], float] = {}
-        self._runner: web.AppRunner | None = None
-        self._server: Listener | None = None
-        self._room: WaitingRoom | None = None
+        self._http: HttpListener | None = None
 
     def app(self) -> web.Application:
         """The routes with all their checks."""
@@ -68,51 +62,23 @@ class AdminServer:
 
     async def start(self) -> tuple[str, int]:
         """Listen; returns the address bound. Raises OSError."""
-        config = self.config
-        self._runner = web.AppRunner(
-            self.app(),
-            handle_signals=False,
-            access_log=None,
-            logger=_SILENT,
-            keepalive_timeout=KEEPALIVE_S,
-            auto_decompress=False,
-            lingering_time=1.0,
-            shutdown_timeout=1.0,
-        )
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None
-
-        loop = asyncio.get_running_loop()
-        self._room = room = WaitingRoom(loop, config.connections_max, config.ask_s)
-
-        def accept() -> asyncio.Protocol:
-            protocol: asyncio.Protocol = server()
-            return protocol if room.enter(protocol) else TurnedAway()
-
-        try:
-            self._server, address = await listen(
-                accept, config.host, config.port, config.tls, config.ask_s, backlog=128
-            )
-        except BaseException:
-            await self._runner.cleanup()
-            raise
-        return address
+        self._http = HttpListener(self.app(), self.config, logger=_SILENT)
+        return await self._http.open()
 
     async def stop(self) -> None:
         """Stop listening, end streams, give up operations still under way."""
-        if self._server is not None:
-            self._server.close()
+        if self._http is not None:
+            self._http.close()
         self.streams.close()
         await self.operations.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._http is not None:
+            await self._http.cleanup()
 
     # -- around every request --------------------------------------------------------------------
 
     @web.middleware
     async def _problems(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        room = self._room
+        room = self._http.room if self._http is not None else None
         if room is not None:
             room.asks(request.protocol)
         try:

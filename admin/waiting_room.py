@@ -1,4 +1,4 @@
-"""Connections of the admin API: a probe gets in however many sit there and say nothing.
+"""HTTP of the admin API and of the witness: a probe gets in however many connections say nothing.
 
 Who has not asked anything for a while is closed; when all places are taken, whoever has waited
 longest without asking makes room for the next.
@@ -6,8 +6,33 @@ longest without asking makes room for the next.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, BaseProtocol, Protocol
+import ssl
+import typing
+from asyncio import AbstractEventLoop, BaseProtocol, Protocol, get_running_loop
 from typing import Any
+
+from aiohttp import web
+
+from tandemq_server.node.loop.listening import Listener, listen
+
+#: How long a connection between two requests is kept.
+KEEPALIVE_S = 75.0
+_BACKLOG = 128
+
+
+class HttpAddress(typing.Protocol):
+    """Where is listened. ask_s: for a TLS handshake, and for the first request behind it."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def tls(self) -> ssl.SSLContext | None: ...
+    @property
+    def ask_s(self) -> float: ...
+    @property
+    def connections_max(self) -> int: ...
 
 
 class TurnedAway(Protocol):
@@ -78,3 +103,54 @@ def _is_closing(protocol: Any) -> bool:
 
 def _is_open(protocol: Any) -> bool:
     return protocol.transport is not None and not protocol.transport.is_closing()
+
+
+class HttpListener:
+    """An application, served behind a waiting room until it is closed."""
+
+    def __init__(self, app: web.Application, where: HttpAddress, **more: Any) -> None:
+        """`more`: further arguments of aiohttp's runner."""
+        self.where = where
+        self.room = WaitingRoom(get_running_loop(), where.connections_max, where.ask_s)
+        self.runner = web.AppRunner(
+            app,
+            handle_signals=False,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_S,
+            auto_decompress=False,
+            lingering_time=1.0,
+            shutdown_timeout=1.0,
+            **more,
+        )
+        self._listener: Listener | None = None
+
+    async def open(self) -> tuple[str, int]:
+        """Listen; the address bound. Raises OSError."""
+        await self.runner.setup()
+        try:
+            self._listener, address = await listen(
+                self._accepted,
+                self.where.host,
+                self.where.port,
+                self.where.tls,
+                self.where.ask_s,
+                backlog=_BACKLOG,
+            )
+        except BaseException:
+            await self.runner.cleanup()
+            raise
+        return address
+
+    def _accepted(self) -> Protocol:
+        assert self.runner.server is not None
+        protocol: Protocol = self.runner.server()
+        return protocol if self.room.enter(protocol) else TurnedAway()
+
+    def close(self) -> None:
+        """Let nobody in any more; who is in stays until `cleanup`."""
+        if self._listener is not None:
+            self._listener.close()
+
+    async def cleanup(self) -> None:
+        """End every connection."""
+        await self.runner.cleanup()

@@ -131,12 +131,15 @@ def line_name(begun_us: int, node: bytes) -> str:
 
 
 def lines_of(store: ArchiveStore) -> list[ArchiveLine]:
-    """Each line's newest whole manifest, oldest line first. Raises `StorageError`."""
+    """Each line's newest whole manifest, oldest line first; none that holds no log.
+
+    Raises `StorageError`.
+    """
     lines = []
     for name, numbers in manifests(store.list()).items():
         if (found := newest(store.read, name, numbers)) is not None:
             lines.append(_decoded(*found))
-    return lines
+    return [one for one in lines if one.segments or one.snapshots]
 
 
 def _decoded(path: str, value: dict[str, Any]) -> ArchiveLine:

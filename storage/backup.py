@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from tandemq.log.disk import Disk, write_file
-from tandemq.log.meta import COMMIT_NAME, META_NAME, encode_commit, read_commit, read_meta
+from tandemq.log.meta import COMMIT_NAME, META_NAME, encode_commit, meta_of, read_commit
 from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader, segment_names
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
@@ -40,9 +40,7 @@ class Backup(Copying):
     def __init__(self, source: Disk, target: Disk, created_us: int, history: bool = False) -> None:
         """`history`: everything the directory has, to go back further than the newest snapshot."""
         super().__init__(source, target)
-        meta = read_meta(source)
-        if meta is None:
-            raise StorageError(META_NAME, 0, f"{source.where} is not a data directory yet")
+        meta = meta_of(source)
         if target.list():
             raise StorageError(target.where, 0, f"is not empty: it has {target.list()[0]}")
         self.meta = meta

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, ReadDisk
-from tandemq.log.meta import META_NAME, Meta, read_commit, read_meta
+from tandemq.log.meta import Meta, meta_of, read_commit
 from tandemq.log.rescue import all_rescued, rescue_names
 from tandemq.log.segment import SEGMENT_HEADER_SIZE, SegmentReader, name_lsn, segment_names
 from tandemq.log.segment import SUFFIX as SEGMENT_SUFFIX
@@ -68,13 +68,6 @@ def _text(value: Any) -> Any:
     return repr(value)
 
 
-def _meta(disk: Disk) -> Meta:
-    meta = read_meta(disk)
-    if meta is None:
-        raise StorageError(META_NAME, 0, f"{disk.where} is not a data directory yet")
-    return meta
-
-
 class Dump:
     """Iterate over `DumpRow`s; each segment is read once, front to back.
 
@@ -87,7 +80,7 @@ class Dump:
     ) -> None:
         """Records `first_lsn..last_lsn` of the log, or of the `rescue` file named."""
         self._disk = disk
-        self._meta = _meta(disk)
+        self._meta = meta_of(disk)
         self._range = (first_lsn, last_lsn)
         self._rescue = rescue is not None
         names = [rescue] if rescue is not None else covering(disk, first_lsn, last_lsn)
@@ -162,7 +155,7 @@ class Verification:
         Raises `StorageError` when `meta` itself is missing or damaged.
         """
         self._disk = disk
-        self._meta = meta if meta is not None else _meta(disk)
+        self._meta = meta if meta is not None else meta_of(disk)
         # Before the files: what a node publishes meanwhile is not in what is looked at here.
         self.commit_lsn, self._commit_problem = read_commit(disk)
         self._snapshots = snapshot_names(disk)

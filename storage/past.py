@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from tandemq.log.disk import Disk
-from tandemq.log.meta import META_NAME, read_meta
+from tandemq.log.meta import meta_of
 from tandemq.log.segment import segment_names
 from tandemq.log.snapshot import CATALOGUE_MAGIC, SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
@@ -78,9 +78,7 @@ class PastReader:
     def __init__(
         self, disk: Disk, tube: str, ids: Iterable[int] | None = None, sought: Sought | None = None
     ) -> None:
-        meta = read_meta(disk)
-        if meta is None:
-            raise StorageError(META_NAME, 0, f"{disk.where} is not a data directory yet")
+        meta = meta_of(disk)
         self._disk, self._meta, self._tube = disk, meta, tube
         self._sought = None if ids is not None else sought
         self._found: set[int] = set(ids or ())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tandemq.log.disk import SUFFIX_DAMAGED, SUFFIX_IN_PROGRESS, Disk, remove_durably
-from tandemq.log.meta import COMMIT_NAME, META_NAME, Meta, read_commit, read_meta
+from tandemq.log.meta import COMMIT_NAME, Meta, meta_of, read_commit
 from tandemq.log.rescue import bring_back_snapshot
 from tandemq.log.segment import (
     SEGMENT_HEADER_SIZE,
@@ -93,9 +93,7 @@ def recover(disk: Disk, sink: Sink, strict_commit: bool = True) -> Recovered:
     The collector of Python is paused meanwhile. Raises `StorageError`, `DamagedFiles` where a peer
     may have what cannot be read; the sink then holds part of a state and must be thrown away.
     """
-    meta = read_meta(disk)
-    if meta is None:
-        raise StorageError(META_NAME, 0, f"{disk.where} is not a data directory yet")
+    meta = meta_of(disk)
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from tandemq.log.disk import ReadDisk
-from tandemq.log.meta import META_NAME, Meta, read_commit, read_meta
+from tandemq.log.meta import META_NAME, Meta, NothingYet, meta_of, read_commit
 from tandemq.log.segment import SegmentReader, segment_names
 from tandemq.log.shipped import manifest_name, object_name
 from tandemq.log.snapshot import SnapshotReader, snapshot_names
@@ -62,22 +62,24 @@ class Shipping:
         self._compared: set[tuple[str, int]] = set()
         self._begun = False
         self._newest = 0
+        #: Digests of the objects that this round has copied, should it begin anew.
+        self._copied: dict[str, str] = {}
 
     def round(self, now_us: int, keep_us: int | None = None) -> Round:
         """Ship what is new, then let go what is older than `keep_us` before now.
 
         Raises `StorageError`: of damage in the directory, which is never shipped, or of the store.
         """
-        meta = read_meta(self.source)
-        if meta is None:
-            raise StorageError(META_NAME, 0, f"{self.source.where} is not a data directory yet")
+        meta = meta_of(self.source)
         if not self._begun:
             lines = lines_of(self.store)
             self.line = next((one for one in reversed(lines) if one.node == meta.node.hex()), None)
             self._newest = max((one.begun_us for one in lines), default=0)
             self._begun = True
+        self._copied = {}
         done = self._attempted(meta, now_us)
         self.line = done.line
+        self._newest = max(self._newest, done.line.begun_us)
         if keep_us is not None:
             done.let_go = self._expire(now_us - keep_us)
         return done
@@ -98,8 +100,8 @@ class Shipping:
         why = self._parted(meta)
         if why or self.line is None:
             # Lines are in order of their names, also after a clock was put back.
-            self._newest = max(now_us, self._newest + 1)
-            line = ArchiveLine(line_name(self._newest, meta.node), 0, "", "", 0)
+            begun_us = max(now_us, self._newest + 1)
+            line = ArchiveLine(line_name(begun_us, meta.node), 0, "", "", 0)
         else:
             line = deepcopy(self.line)
         line.cluster, line.node = meta.cluster.hex(), meta.node.hex()
@@ -111,6 +113,8 @@ class Shipping:
                 self._snapshot(meta, name, done)
         for name in covering(self.source, line.let_go_lsn + 1, None):
             self._segment(meta, name, done)
+        if not line.segments and not line.snapshots:
+            raise NothingYet(self.source.where, 0, "holds neither a segment nor a snapshot yet")
         for name in (META_NAME, *beside(self.source)):
             size = self.source.size(name)
             if name not in line.beside or line.beside[name].size != size:
@@ -182,9 +186,13 @@ class Shipping:
             if name == segment_names(self.source)[-1]:
                 return  # Just being made.
             raise
-        time_us = 0
+        time_us, start = 0, None
+        if known is not None and reader.peek_footer() is None:
+            # What was shipped of it was verified then, and compared a moment ago.
+            start, reader.info.size = (known.last_lsn + 1, known.size), known.size
+            time_us = known.time_us
         try:
-            for header, body in reader.frames():
+            for header, body in reader.frames(start):
                 time_us = decode_body(body, header.count)[-1][0]
         except StorageError as error:
             torn = error is reader.damage and reader.follows_valid(reader.info.size) is None
@@ -199,6 +207,15 @@ class Shipping:
     def _copy(self, name: str, size: int, done: Round, *spans: int) -> Shipped:
         """The first `size` bytes, read back from the archive."""
         there = object_name(done.line.name, name, size)
+        found = self._copied.get(there)
+        if found is None or digest(self.source, name, size) != found:
+            found = self._copied[there] = self._written(name, size, there)
+        self._compared.add((name, size))
+        done.files, done.bytes = done.files + 1, done.bytes + size
+        return Shipped(size, found, *spans)
+
+    def _written(self, name: str, size: int, there: str) -> str:
+        """The digest of what was written there, and read back."""
         summed, position = hashlib.sha256(), 0
         with self.store.write(there) as writer:
             while position < size:
@@ -211,9 +228,7 @@ class Shipping:
         found = digest(self.store, there, size)
         if found != summed.hexdigest():
             raise StorageError(there, 0, "reads back as something else than was written")
-        self._compared.add((name, size))
-        done.files, done.bytes = done.files + 1, done.bytes + size
-        return Shipped(size, found, *spans)
+        return found
 
     # -- what is let go --------------------------------------------------------------------------
 

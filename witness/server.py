@@ -28,9 +28,8 @@ from aiohttp import web
 from tandemq.model.errors import StorageError
 from tandemq.model.values import dataclass
 from tandemq_server.admin.problems import Problem, problem_of
-from tandemq_server.admin.waiting_room import TurnedAway, WaitingRoom
+from tandemq_server.admin.waiting_room import HttpListener
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, as_json, told
-from tandemq_server.node.loop.listening import Listener, listen
 from tandemq_server.statemachine.seat import SeatReading
 from tandemq_server.witness.checks import (
     BODY_MAX,
@@ -47,7 +46,6 @@ from tandemq_server.witness.register import Registers
 T = TypeVar("T")
 Report = Callable[[str, BaseException | None], None]
 
-KEEPALIVE_S = 75.0
 TICK_S = 0.2
 TTL_S, TTL_MAX_S = 3.0, 60.0
 WAIT_MAX_S = 20.0
@@ -95,14 +93,11 @@ class WitnessServer(Living):
         self._watching = 0
         self._ending = False
         self._reported: dict[tuple[str, str], float] = {}
-        self._runner: web.AppRunner | None = None
-        self._server: Listener | None = None
-        self._room: WaitingRoom | None = None
+        self._http: HttpListener | None = None
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> tuple[str, int]:
         """Listen; the address bound. Raises OSError."""
-        config, loop = self._config, asyncio.get_running_loop()
         for cluster, held in self._registers.clusters.items():
             self._liveness.bring_back(cluster, held.nodes, time.monotonic(), TTL_S)
         app = web.Application(middlewares=[self._around], client_max_size=BODY_MAX)
@@ -117,31 +112,8 @@ class WitnessServer(Living):
                 web.put("/v1/{cluster}/alive/{node}", self._keep_alive),
             ]
         )
-        self._runner = web.AppRunner(
-            app,
-            handle_signals=False,
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_S,
-            auto_decompress=False,
-            lingering_time=1.0,
-            shutdown_timeout=1.0,
-        )
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None
-        self._room = room = WaitingRoom(loop, config.connections_max, config.ask_s)
-
-        def accept() -> asyncio.Protocol:
-            protocol: asyncio.Protocol = server()
-            return protocol if room.enter(protocol) else TurnedAway()
-
-        try:
-            self._server, address = await listen(
-                accept, config.host, config.port, config.tls, config.ask_s, backlog=128
-            )
-        except BaseException:
-            await self._runner.cleanup()
-            raise
+        self._http = HttpListener(app, self._config)
+        address = await self._http.open()
         self._ticking = asyncio.create_task(self._tick())
         return address
 
@@ -151,10 +123,9 @@ class WitnessServer(Living):
         self._changed.set()
         if self._ticking is not None:
             self._ticking.cancel()
-        if self._server is not None:
-            self._server.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._http is not None:
+            self._http.close()
+            await self._http.cleanup()
         await asyncio.to_thread(self._writer.shutdown)
 
     # -- metrics.Living --------------------------------------------------------------------------
@@ -171,8 +142,9 @@ class WitnessServer(Living):
     async def _around(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        assert self._room is not None
-        self._room.asks(request.protocol)
+        assert self._http is not None
+        room = self._http.room
+        room.asks(request.protocol)
         route = request.match_info.route.resource
         call = "none" if route is None else route.canonical.rpartition("/")[2].strip("{}")
         response: web.StreamResponse | None = None
@@ -183,7 +155,7 @@ class WitnessServer(Living):
         except Exception as error:
             response = self._problem(request, error)
         finally:
-            self._room.answered(request.protocol)
+            room.answered(request.protocol)
             if response is not None:
                 response.headers["Cache-Control"] = "no-store"
                 self._metrics.requests.labels(call, response.status).inc()

@@ -325,7 +325,7 @@ async def test_a_probe_gets_in_however_many_sit_there_and_say_nothing() -> None:
         held = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(12)]
         for _ in range(5):
             assert (await node.ask("GET", "/health"))[0] == 200
-        assert len(node.server._runner.server.connections) <= 4  # type: ignore[union-attr]
+        assert len(node.server._http.runner.server.connections) <= 4  # type: ignore[union-attr]
         assert await asyncio.wait_for(held[0][0].read(), 5) == b""
         for _, writer in held:
             writer.close()
@@ -340,7 +340,7 @@ async def test_connections_that_all_ask_are_let_finish() -> None:
         held = [await asyncio.open_connection("127.0.0.1", node.port) for _ in range(2)]
         for _, writer in held:
             writer.write(head)
-        while len(node.server._room._busy) < 2:  # type: ignore[union-attr]
+        while len(node.server._http.room._busy) < 2:  # type: ignore[union-attr]
             await asyncio.sleep(0.01)
         with pytest.raises(ClientConnectionError):
             await node.ask("GET", "/health")
@@ -354,7 +354,7 @@ async def test_places_of_connections_that_ended_are_free_again() -> None:
     async with api(connections_max=2) as node:
         for _ in range(20):
             assert (await node.ask("GET", "/health"))[0] == 200
-        room = node.server._room
+        room = node.server._http.room
         assert room is not None
         assert len(room._silent) + len(room._idle) + len(room._busy) <= 2
 

@@ -16,6 +16,8 @@ import pytest
 import tarantool
 
 from demo.node_process import TANDEMQ, NodeProcess
+from tandemq.log.meta import open_meta
+from tandemq_server.storage.files import FileDisk
 from tests.cluster.cluster_nodes import until
 from tests.ports import free_port
 
@@ -179,3 +181,15 @@ def test_shipping_for_ever_goes_on_after_a_store_that_was_away(tmp_path: Path) -
         shipping.wait()
         client.close()
         node.kill()
+
+
+def test_a_directory_without_log_and_snapshot_is_one_line_of_error(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FileDisk(tmp_path / "data")
+    open_meta(disk, bytes(16), bytes(range(16)), 0)
+    disk.release()
+    words = [TANDEMQ, "archive", "ship", str(tmp_path / "data"), str(tmp_path / "archive")]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    told = f"{tmp_path / 'data'} holds neither a segment nor a snapshot yet"
+    assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (1, "", f"error: {told}")
+    assert run("archive", "lines", tmp_path / "archive").stdout == ""

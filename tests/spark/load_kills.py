@@ -88,7 +88,7 @@ def slow(home: Path, step: int | None) -> Callable[[Iterator[Any]], Iterator[Any
     return run
 
 
-def count(member: Member) -> int:
+def total(member: Member) -> int:
     client = member.connect()
     try:
         return int(client.call("queue.statistics", TUBE).data[0][b"tasks"][b"total"])
@@ -96,7 +96,7 @@ def count(member: Member) -> int:
         client.close()
 
 
-def numbers(member: Member) -> list[int]:
+def drained(member: Member) -> list[int]:
     """Taken from the node: the number of every row it has."""
     found: list[int] = []
     client = member.connect()
@@ -134,13 +134,13 @@ class Killer(threading.Thread):
     def _due(self) -> bool:
         """All partitions wait and the node is at rest, or it is in the middle of them."""
         if self.moment.step is None:
-            return count(self.nodes.a) > ROWS // 3
+            return total(self.nodes.a) > ROWS // 3
         if len(list(self.home.glob("waiting-*"))) < PARTITIONS:
             return False
-        seen, again = count(self.nodes.a), -1
+        seen, again = total(self.nodes.a), -1
         while seen != again:
             time.sleep(0.5)
-            seen, again = count(self.nodes.a), seen
+            seen, again = total(self.nodes.a), seen
         return True
 
 
@@ -189,7 +189,7 @@ def one_kill(spark: Any, home: Path, moment: Moment, stream: bool, seated: bool)
         killer.over.set()
         killer.join(WAIT_SECONDS)
         assert killer.killed, f"the load was over before the kill ({moment.name})"
-        found, told = numbers(nodes.b), 0
+        found, told = drained(nodes.b), 0
         with suppress(FileNotFoundError):
             told = json.loads((home / "summary.json").read_text())["stored"]
         return Outcome(error, ROWS - len(set(found)), len(found) - len(set(found)), told)

@@ -15,8 +15,9 @@ import msgpack
 import pytest
 
 from tandemq.spark import target
-from tests.cluster.cluster_nodes import Member, Pair, pair, until
+from tests.cluster.cluster_nodes import Pair, pair, until
 from tests.spark import load_kills
+from tests.spark.load_kills import TUBE, drained, total
 from tests.spark.spark_node import Node
 
 pytestmark = [
@@ -24,7 +25,6 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(180),
 ]
-TUBE = "t"
 
 
 @pytest.fixture
@@ -46,23 +46,6 @@ def put(rows: Any, to: str, **more: str) -> None:
     for name, value in options.items():
         writer = writer.option(name, value)
     writer.save()
-
-
-def total(member: Member) -> int:
-    client = member.connect()
-    try:
-        return int(client.call("queue.statistics", TUBE).data[0][b"tasks"][b"total"])
-    finally:
-        client.close()
-
-
-def drained(member: Member) -> list[int]:
-    """The number in the payload of every task, taken from the node."""
-    found: list[int] = []
-    client = member.connect()
-    while rows := client.call(f"queue.tube.{TUBE}:take_many", (10_000,)).data[0]:
-        found += [row[2][b"n"] for row in rows]
-    return found
 
 
 def take_over(nodes: Pair, after: Callable[[], bool], over: threading.Event) -> list[int]:

@@ -8,17 +8,26 @@ from contextlib import contextmanager
 import pytest
 
 from tandemq.log.disk import RESCUE_PREFIX, write_file
+from tandemq.log.meta import open_meta
 from tandemq.log.segment import segment_names
+from tandemq.log.shipped import manifest_name
 from tandemq.log.snapshot import SnapshotHeader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.units import SECOND_US
-from tandemq_server.storage.archived import ArchivedLine, ObjectWriter, line_for, lines_of
+from tandemq_server.storage.archived import (
+    ArchivedLine,
+    ArchiveLine,
+    ObjectWriter,
+    line_for,
+    line_name,
+    lines_of,
+)
 from tandemq_server.storage.inspection import verify
 from tandemq_server.storage.memory import MemoryDisk
 from tandemq_server.storage.restore import Restore
 from tandemq_server.storage.shipping import Round, Shipping
 from tandemq_server.storage.snapshot_writer import SnapshotWriter
-from tests.storage.storage_samples import EPOCH_US, TERM_1, Writing
+from tests.storage.storage_samples import CLUSTER, EPOCH_US, NODE, TERM_1, Writing
 
 NOW_US = EPOCH_US + 10**9
 
@@ -268,3 +277,78 @@ def test_rescue_files_go_with_the_log() -> None:
     write_file(writing.disk, saved, writing.disk.read(segment_names(writing.disk)[0]))
     line = shipped(writing, store).line
     assert saved in line.beside
+
+
+class Watched:
+    """A directory of which it is known how many bytes were read; a file may go while it is."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk, self.where = disk, disk.where
+        self.read_bytes: dict[str, int] = {}
+        self.goes = ""
+
+    def list(self) -> list[str]:
+        return self.disk.list()
+
+    def size(self, name: str) -> int:
+        return self.disk.size(name)
+
+    def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
+        if name == self.goes:
+            self.disk.remove(name)
+        data = self.disk.read(name, position, length)
+        self.read_bytes[name] = self.read_bytes.get(name, 0) + len(data)
+        return data
+
+
+def test_where_nothing_is_to_ship_yet_nothing_is_left_and_the_first_round_after_ships() -> None:
+    disk, store = MemoryDisk(), Objects()
+    shipping = Shipping(disk, store)
+    with pytest.raises(StorageError, match="is not a data directory yet"):
+        shipping.round(NOW_US)
+    open_meta(disk, CLUSTER, NODE, EPOCH_US)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="holds neither a segment nor a snapshot"):
+            shipping.round(NOW_US)
+    assert not store.held
+    writing = Writing(disk)
+    writing.frame(3)
+    assert shipping.round(NOW_US).line.newest.last_lsn == writing.next_lsn - 1
+    assert [line.first_lsn for line in lines_of(store)] == [1]
+
+
+def test_a_line_that_holds_nothing_is_none() -> None:
+    """As an older version left it behind."""
+    store = Objects()
+    empty = ArchiveLine(line_name(NOW_US, bytes(16)), 1, "", bytes(16).hex(), NOW_US)
+    store.held[manifest_name(empty.name, 1)] = empty.encoded()
+    assert lines_of(store) == []
+
+
+def test_of_a_segment_that_grows_only_the_growth_is_read_for_its_frames() -> None:
+    writing, store = Writing(MemoryDisk(), 1_000_000), Objects()
+    for _ in range(400):
+        writing.frame(4)
+    watched = Watched(writing.disk)
+    shipping = Shipping(watched, store)
+    shipping.round(NOW_US)
+    writing.frame(4)
+    watched.read_bytes.clear()
+    done = shipping.round(NOW_US)
+    assert done.line.newest.last_lsn == writing.next_lsn - 1
+    name = segment_names(writing.disk)[-1]
+    # Compared with what was shipped, and copied.
+    assert watched.read_bytes[name] < 2.5 * writing.disk.size(name)
+    assert log_of(restored(store)[0]) == log_of(writing.disk)
+
+
+def test_a_round_that_begins_anew_copies_nothing_twice() -> None:
+    writing, store = small_log(), Objects()
+    gone = f"{RESCUE_PREFIX}0000000001-00000000000000000009.wal"
+    write_file(writing.disk, gone, b"x" * 100)
+    watched = Watched(writing.disk)
+    watched.goes = gone
+    done = Shipping(watched, store).round(NOW_US)
+    assert store.writes == len(segment_names(writing.disk)) + len(done.line.beside) + 2, store.held
+    assert gone not in done.line.beside
+    assert log_of(restored(store)[0]) == log_of(writing.disk)

@@ -64,6 +64,24 @@ def read_meta(disk: ReadDisk) -> Meta | None:
     return Meta(fields["cluster"], fields["node"], fields["created"], fields["version"])
 
 
+class NothingYet(StorageError):
+    """The directory has nothing of what is asked for, and may have some later."""
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.reason}"
+
+
+def meta_of(disk: ReadDisk) -> Meta:
+    """The identity of a directory that is expected to have one.
+
+    Raises `NothingYet` where it has none, else `StorageError` as `read_meta` does.
+    """
+    meta = read_meta(disk)
+    if meta is None:
+        raise NothingYet(disk.where, 0, "is not a data directory yet")
+    return meta
+
+
 def open_meta(disk: Disk, cluster: bytes, node: bytes, created_us: int) -> Meta:
     """Create the identity of an empty directory, or verify that of a used one.
 

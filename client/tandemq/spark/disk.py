@@ -10,13 +10,14 @@ import pyarrow.fs as pafs
 from tandemq.log import shipped
 from tandemq.model.errors import StorageError
 from tandemq.model.units import KIB, MIB
+from tandemq.spark.folder import ArrowFolder
 
 #: Bytes looked at at a time: what fits into a processor's cache is twice as quick to go through,
 #: and what comes over a network comes in larger pieces.
 WINDOW_NEAR, WINDOW_FAR = 256 * KIB, 8 * MIB
 
 
-class ArrowDisk:
+class ArrowDisk(ArrowFolder):
     """The `tandemq.log.disk.ReadDisk` over any file system that PyArrow or Spark paths name.
 
     The folder of an archive that `tandemq archive ship` fills reads as the directory it is of, as
@@ -25,37 +26,18 @@ class ArrowDisk:
 
     def __init__(self, path: str) -> None:
         """`path`: local, or a URI such as file:///... or hdfs://... . Raises `StorageError`."""
-        self.where = path
+        super().__init__(path)
         #: Of an archive: where its files are, by name. None: not looked at yet.
         self._shipped: dict[str, str] | None = None
-        try:
-            if "://" in path or path.startswith("file:"):
-                self._fs, self._base = pafs.FileSystem.from_uri(path)
-            else:
-                self._fs, self._base = pafs.LocalFileSystem(), path
-        except (OSError, ValueError) as error:
-            raise StorageError(path, 0, f"open: {error}") from error
-        self._base = self._base.rstrip("/")
-
-    def _failure(self, operation: str, name: str, error: Exception) -> StorageError:
-        reason = str(error).split(". Detail:")[0].replace("\n", " ")
-        return StorageError(f"{self.where}/{name}".rstrip("/"), 0, f"{operation}: {reason}")
 
     def list(self) -> list[str]:
-        try:
-            selector = pafs.FileSelector(self._base, recursive=True)
-            infos = self._fs.get_file_info(selector)
-        except OSError as error:
-            raise self._failure("list", "", error) from error
-        skip = len(self._base) + 1
-        names = [info.path[skip:] for info in infos if info.type == pafs.FileType.File]
+        names = super().list()
         self._shipped = self._line_among(names)
-        names = list(self._shipped) or names
-        return sorted(name for name in names if name != "lock")
+        return sorted(name for name in self._shipped or names if name != "lock")
 
     def _line_among(self, names: Iterable[str]) -> dict[str, str]:
         """Where the files of an archive's newest line are; nothing where there is no archive."""
-        last, above = self._base.rpartition("/")[2], ""
+        last, above = self.base.rpartition("/")[2], ""
         if shipped.LINE_NAME.match(last):
             names, above = [f"{last}/{name}" for name in names], f"{last}/"
         lines = shipped.manifests(names)
@@ -73,43 +55,31 @@ class ArrowDisk:
         """Where a file is that is not below its own name: in an archive, or nowhere."""
         if self._shipped is None:
             self.list()
-        return f"{self._base}/{(self._shipped or {}).get(name, name)}"
-
-    def read(self, name: str, position: int = 0, length: int = -1) -> bytes:
-        try:
-            with self.file(name) as file:
-                file.seek(position)
-                data: bytes = file.read() if length < 0 else file.read(length)
-                return data
-        except OSError as error:
-            raise self._failure("read", name, error) from error
+        return self.path((self._shipped or {}).get(name, name))
 
     def windows(self, name: str, end: int, overlap: int) -> Iterator[tuple[int, memoryview]]:
         """(where it begins, bytes) of a file up to byte `end`, window by window.
 
         Each begins with the last `overlap` bytes of the one before, whose bytes are gone by then.
         """
-        near = isinstance(self._fs, pafs.LocalFileSystem)
+        near = isinstance(self.system, pafs.LocalFileSystem)
         view = memoryview(bytearray(overlap + (WINDOW_NEAR if near else WINDOW_FAR)))
         kept = at = 0
-        try:
-            with self.file(name) as file:
-                while (room := min(len(view) - kept, end - at)) > 0:
-                    got = file.readinto(view[kept : kept + room])
-                    if not got:
-                        return  # cut off in the meantime
-                    yield at - kept, view[: kept + got]
-                    at += got
-                    behind = kept + got
-                    kept = min(overlap, behind)
-                    view[:kept] = bytes(view[behind - kept : behind])
-        except OSError as error:
-            raise self._failure("read", name, error) from error
+        with self.named("read", name), self.file(name) as file:
+            while (room := min(len(view) - kept, end - at)) > 0:
+                got = file.readinto(view[kept : kept + room])
+                if not got:
+                    return  # cut off in the meantime
+                yield at - kept, view[: kept + got]
+                at += got
+                behind = kept + got
+                kept = min(overlap, behind)
+                view[:kept] = bytes(view[behind - kept : behind])
 
     def size(self, name: str) -> int:
-        info = self._fs.get_file_info(f"{self._base}/{name}")
+        info = self.system.get_file_info(self.path(name))
         if info.type != pafs.FileType.File:
-            info = self._fs.get_file_info(self._place(name))
+            info = self.system.get_file_info(self._place(name))
         if info.type != pafs.FileType.File:
             raise StorageError(f"{self.where}/{name}", 0, "read: no such file")
         return int(info.size)
@@ -117,11 +87,11 @@ class ArrowDisk:
     def file(self, name: str) -> Any:
         """A PyArrow file for random reading."""
         try:
-            return self._fs.open_input_file(f"{self._base}/{name}")
+            return self.system.open_input_file(self.path(name))
         except FileNotFoundError:
-            if (place := self._place(name)) == f"{self._base}/{name}":
+            if (place := self._place(name)) == self.path(name):
                 raise
-            return self._fs.open_input_file(place)
+            return self.system.open_input_file(place)
 
 
 def named(disk: ArrowDisk, error: StorageError) -> StorageError:
