@@ -13,11 +13,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tandemq.model.rights import ROLE
 from tandemq_server.config import credentials
 from tandemq_server.config.schema import Settings
 from tandemq_server.config.units import is_loopback
 from tandemq_server.drivers import BUILT_IN, RESERVED
-from tandemq_server.engine.grants import ROLE
 
 Problem = tuple[tuple[str | int, ...], str]
 _SECRET_FIELDS = (

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_GRANT
+from tandemq.model.rights import ROLE
 from tandemq_server.engine.arguments import lua_type
 
 if TYPE_CHECKING:
     from tandemq_server.engine.ports import EnginePort, TubePort
 
-#: In front of a role's name, where a user's would stand; no user is called so.
-ROLE = "role:"
 PREFIX, PREFIX_15, SPACE = "queue.tube", "queue15", "space:"
 #: What comes with the right to call, whatever the tube.
 SHARED_CALLS = ("queue.identify", "queue.statistics", "queue.lost")

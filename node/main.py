@@ -23,7 +23,7 @@ from tandemq.model.errors import QueueError, StorageError
 from tandemq.model.units import SECOND_US
 from tandemq_server.config import Settings
 from tandemq_server.engine.engine import Engine
-from tandemq_server.facades.registered import FACADES
+from tandemq_server.facades.registered import FACADES, KNOWN
 from tandemq_server.node import operator_calls
 from tandemq_server.node.cluster import sharing
 from tandemq_server.node.cluster.peering import Peering
@@ -46,8 +46,8 @@ from tandemq_server.node.loop.shell import FeedSocket, Shell
 from tandemq_server.node.loop.snapshots import Snapshots, snapshot_now
 from tandemq_server.node.loop.trail import trail_of
 from tandemq_server.node.loop.wal_writer import WalWriter
-from tandemq_server.node.loop.workers import Workers
 from tandemq_server.node.reloading import Reloading, tokens_of
+from tandemq_server.node.workers import Workers
 from tandemq_server.statemachine.effects import Tick
 from tandemq_server.statemachine.roles import Role, Transition
 
@@ -104,7 +104,7 @@ class Node:
 
     async def run(self) -> int:
         settings = self.settings
-        self.engine = Engine(plugins.load_drivers(settings.drivers), new_uuid, self.report)
+        self.engine = Engine(plugins.load_drivers(KNOWN, settings.drivers), new_uuid, self.report)
         self.engine.functions = plugins.functions(settings)
         self.engine.callbacks = plugins.load_callbacks(settings.on_task_change)
         self.storage = open_storage(settings, self.engine, secrets.token_bytes, self.logger.info)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tandemq_server.engine.grants import ROLE
+from tandemq.model.rights import ROLE
 from tandemq_server.node.core.patterns import matcher
 from tandemq_server.wire.auth import check_chap_sha1, check_pap
 

@@ -17,7 +17,6 @@ from tandemq_server.config import Settings
 from tandemq_server.drivers.base import Driver, check_driver
 from tandemq_server.engine.clients import EMPTY
 from tandemq_server.engine.tube import Callback
-from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.core.calls import argument, reply
 from tandemq_server.wire.arguments import plain
 from tandemq_server.wire.replies import values_reply
@@ -38,9 +37,11 @@ def load(reference: str, what: str) -> Any:
         raise PluginError(f"{what}: cannot load {reference}: {error}") from error
 
 
-def load_drivers(configured: Mapping[str, str]) -> dict[str, type[Driver]]:
-    """Built-in drivers, those of installed packages, and those of the configuration."""
-    drivers: dict[str, type[Driver]] = dict(KNOWN)
+def load_drivers(
+    known: Mapping[str, type[Driver]], configured: Mapping[str, str]
+) -> dict[str, type[Driver]]:
+    """Those that come with the node, those of installed packages, and of the configuration."""
+    drivers = dict(known)
     for name, reference in {**installed_drivers(), **configured}.items():
         what = f"drivers.{name}"
         if name in drivers:

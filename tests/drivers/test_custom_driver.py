@@ -14,6 +14,7 @@ from tandemq_server.drivers import Driver
 from tandemq_server.engine import admin, batches
 from tandemq_server.engine.clients import EMPTY, PENDING
 from tandemq_server.engine.tube import EngineTube
+from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.loop.plugins import PluginError, load_drivers
 from tandemq_server.testing import driver_conformance
 from tests.engine.engine_bench import SECOND, Bench, Worker, assert_replica_agrees, text
@@ -24,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Driver]]]:
     monkeypatch.syspath_prepend(str(HERE))
-    yield load_drivers({"lifo": "lifo_deadline:LifoDeadline"})
+    yield load_drivers(KNOWN, {"lifo": "lifo_deadline:LifoDeadline"})
     sys.modules.pop("lifo_deadline", None)
 
 
@@ -36,9 +37,9 @@ def test_it_may_come_with_an_installed_package(
     (said.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: lifo\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(HERE))
-    assert "lifo" not in load_drivers({})
+    assert "lifo" not in load_drivers(KNOWN, {})
     said.write_text("[tandemq.drivers]\nlifo = lifo_deadline:LifoDeadline\n")
-    assert load_drivers({})["lifo"].__name__ == "LifoDeadline"
+    assert load_drivers(KNOWN, {})["lifo"].__name__ == "LifoDeadline"
     sys.modules.pop("lifo_deadline", None)
 
 
@@ -50,7 +51,7 @@ def test_one_in_an_archive_is_found_too(tmp_path: Path, monkeypatch: pytest.Monk
         archive.writestr("lifo-1.0.dist-info/entry_points.txt", said)
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.syspath_prepend(str(tmp_path / "lifo.zip"))
-    assert "lifo" in load_drivers({})
+    assert "lifo" in load_drivers(KNOWN, {})
     sys.modules.pop("lifo_deadline", None)
 
 
@@ -198,5 +199,5 @@ def test_what_cannot_be_loaded(
 ) -> None:
     assert "lifo" in drivers
     with pytest.raises(PluginError) as caught:
-        load_drivers({name: reference})
+        load_drivers(KNOWN, {name: reference})
     assert expected in str(caught.value)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tandemq_server.engine import admin, policy
+from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.loop import plugins
 from tests.node.harness import node
 
@@ -71,7 +72,7 @@ async def internal_errors(wire: Any, some: list[tuple[str, list[Any]]]) -> list[
 async def test_no_argument_of_any_call_is_an_internal_error() -> None:
     async with node() as bench:
         engine = bench.core.engine
-        engine.drivers.update(plugins.load_drivers({}))
+        engine.drivers.update(plugins.load_drivers(KNOWN, {}))
         for name, kind, options in TUBES:
             admin.create_tube(engine, name, kind, options)
         tried = 0

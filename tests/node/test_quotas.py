@@ -13,6 +13,7 @@ import yaml
 import tandemq
 from tandemq_server.engine import admin
 from tandemq_server.engine.usage import USER
+from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.core.quotas import Bucket, UserQuota
 from tandemq_server.node.loop.plugins import load_drivers
 from tandemq_server.wire.auth import chap_sha1_hash
@@ -124,7 +125,7 @@ async def test_a_put_that_waited_for_room_counts() -> None:
 @pytest.mark.asyncio
 async def test_tubes_that_cannot_count_are_refused() -> None:
     async with node(accounts=people()) as bench:
-        bench.core.engine.drivers.update(load_drivers({}))
+        bench.core.engine.drivers.update(load_drivers(KNOWN, {}))
         limited(bench, tasks=2)
         ann = await as_user(bench, "ann")
         ann.send_call("queue15.create_space", 3)

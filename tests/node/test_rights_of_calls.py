@@ -8,6 +8,7 @@ import pytest
 
 from tandemq_server.config import Settings
 from tandemq_server.engine import admin, grants
+from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.core.users import Users
 from tandemq_server.node.loop import plugins
 from tandemq_server.wire.auth import chap_sha1_hash
@@ -59,7 +60,7 @@ async def test_dead_letters_need_a_right_on_where_they_go() -> None:
     rights = ["queue.create_tube", "queue.tube.mine:*", "queue15.create_space"]
     async with node(accounts=users(ann=rights)) as bench:
         engine = bench.core.engine
-        engine.drivers.update(plugins.load_drivers({}))
+        engine.drivers.update(plugins.load_drivers(KNOWN, {}))
         for name in ("mine", "theirs"):
             admin.create_tube(engine, name, "fifo", {})
         wire = await as_user(bench, "ann")
@@ -77,7 +78,7 @@ async def test_spaces_of_queue15_have_rights_of_their_own() -> None:
     people = users(ann=["queue15.space1:*"], all=["queue15.*"], none=["queue.*"])
     async with node(accounts=people) as bench:
         engine = bench.core.engine
-        engine.drivers.update(plugins.load_drivers({}))
+        engine.drivers.update(plugins.load_drivers(KNOWN, {}))
         for number in (1, 2):
             admin.create_tube(engine, f"space{number}", "queue15", {})
         ann, everyone, none = [await as_user(bench, name) for name in ("ann", "all", "none")]

@@ -14,6 +14,7 @@ from tandemq_server.admin.openapi import document
 from tandemq_server.admin.security import OPEN, OPEN_PREFIX
 from tandemq_server.cli.call_reference import RIM, table
 from tandemq_server.engine import admin
+from tandemq_server.facades.registered import KNOWN
 from tandemq_server.node.loop import plugins
 from tests.admin.harness import api
 from tests.node.harness import node
@@ -96,7 +97,7 @@ def test_every_call_has_a_row() -> None:
 
 async def furnished(bench: Any) -> None:
     engine = bench.core.engine
-    engine.drivers.update(plugins.load_drivers({}))
+    engine.drivers.update(plugins.load_drivers(KNOWN, {}))
     record = {"fields": {"status": "status"}, "format": [["id", "string"], ["status", "string"]]}
     for name, kind, options in (
         ("TUBE", "fifottl", {}),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tandemq.model.errors import StorageError
 from tandemq_server.config import Settings
 from tandemq_server.engine.engine import Engine
-from tandemq_server.facades.registered import FACADES
+from tandemq_server.facades.registered import FACADES, KNOWN
 from tandemq_server.node.cluster.pauses import ProcessPauses
 from tandemq_server.node.cluster.peering import Peering
 from tandemq_server.node.cluster.role import RoleKeeper
@@ -82,7 +82,7 @@ class Everybody:
 
 
 #: Looked up once: it goes through everything that is installed.
-_DRIVERS = load_drivers({})
+_DRIVERS = load_drivers(KNOWN, {})
 
 
 class SimNode(Dialing):

@@ -12,7 +12,6 @@ import asyncio
 import inspect
 import queue
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ClassVar
@@ -285,14 +284,14 @@ class Workers:
     async def close(self, seconds: float) -> None:
         """No more tasks; what is being worked on may end, then it is given back."""
         self.closed = True
-        deadline = time.monotonic() + seconds
+        deadline = self.loop.time() + seconds
         team = [worker for workers in self.teams.values() for worker in workers]
         for worker in team:
             for waiter in list(worker.waits):
                 waiter.tube.cancel(waiter)
                 self.engine.unpark(waiter)
                 worker.idle = True
-        while not all(worker.idle for worker in team) and time.monotonic() < deadline:  # noqa: ASYNC110
+        while not all(worker.idle for worker in team) and self.loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         self._end(team)
         self.teams.clear()
