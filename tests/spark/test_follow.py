@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,9 +169,9 @@ def batches_in(out: Path) -> int:
     return len(list(out.glob("batch=*")))
 
 
-def wait_for(out: Path, batches: int, process: subprocess.Popen[str]) -> None:
+def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 90
-    while batches_in(out) < batches:
+    while not what():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "no batch in 90 s"
         time.sleep(0.02)
@@ -186,7 +187,7 @@ def test_killed_in_mid_batch_and_interrupted_it_goes_on_where_it_was(
     with subprocess.Popen(
         words, env=settings(), text=True, stdout=subprocess.PIPE, start_new_session=True
     ) as first:
-        wait_for(out, 5, first)
+        wait_for(first, lambda: batches_in(out) >= 5)
         os.killpg(first.pid, signal.SIGKILL)
     there = batches_in(out)
     with subprocess.Popen(
@@ -198,7 +199,7 @@ def test_killed_in_mid_batch_and_interrupted_it_goes_on_where_it_was(
         # Shells have what runs in the background ignore it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as second:
-        wait_for(out, there + 5, second)
+        wait_for(second, lambda: batches_in(out) >= there + 5)
         second.send_signal(signal.SIGINT)
         said, _ = second.communicate(timeout=60)
         assert second.returncode == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,14 @@ app = typer.Typer(
 )
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
 app.command()(audit)
+
+
+class ChangesTable(StrEnum):
+    """What `follow` writes."""
+
+    parquet = "parquet"
+    delta = "delta"
+
 
 Paths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Data directories and archives.")
@@ -127,7 +136,14 @@ def compact(
 @app.command()
 def follow(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A data directory.")],
-    out: Annotated[str, typer.Option("--out", help="Folder of the batches.")],
+    out: Annotated[str, typer.Option("--out", help="Folder of the batches, or of the table.")],
+    table: Annotated[
+        ChangesTable, typer.Option("--table", help="delta: a Delta table, on any file system.")
+    ] = ChangesTable.parquet,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="Of a Delta table: a folder here, if the table is not."),
+    ] = None,
     every: Annotated[
         float, typer.Option("--every", min=0, help="Seconds from one batch to the next.")
     ] = 10,
@@ -145,7 +161,7 @@ def follow(
     memory: Memory = "2g",
     as_json: AsJson = False,
 ) -> None:
-    """Write what happens to Parquet as it happens, each record once; again: goes on."""
+    """Write what happens to Parquet or Delta as it happens, each record once; again: goes on."""
     from tandemq.pipeline import follow as job
 
     options = {"startingLsn": starting, "maxRecordsPerBatch": records}
@@ -155,8 +171,9 @@ def follow(
         print(f"batch {batch}: {rows:,} rows, up to LSN {lsn:,}", flush=True)
 
     def work(spark: Any) -> Any:
+        into = job.output(path, out, table.value, checkpoint)
         return job.run(
-            spark, path, out, None if once else every, options, None if as_json else told
+            spark, path, into, None if once else every, options, None if as_json else told
         )
 
     show(run(master, memory, work), as_json)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,6 +36,7 @@ GROUP_ROWS = 1 << 17
 OPTIONS = (
     *opt.LOG_OPTIONS,
     opt.Option("into", None, "folder that gets the files"),
+    opt.Option("feed", None, "streams: `into` is a Delta table, and this names the checkpoint"),
 )
 WRITTEN = pa.schema([("file", pa.string()), ("rows", pa.int64())])
 
@@ -79,11 +82,19 @@ class TandemArchive(TandemLog):
         return ArchiveReader(self.values, ALL)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if self.values["feed"] is not None:
+            from tandemq.spark.delta import DeltaReader
+
+            return DeltaReader(self.values, ALL)
         from tandemq.spark.changes import ChangesReader
 
         return ChangesReader(self.values, ALL)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if self.values["feed"] is not None:
+            from tandemq.spark.delta import DeltaWriter
+
+            return DeltaWriter(self.values["into"], self.values["feed"])
         from tandemq.spark.changes import ChangesWriter
 
         return ChangesWriter(Path(self.values["into"]))
@@ -96,6 +107,10 @@ class ArchiveWriting(LogReading):
     def into(self) -> Path:
         return Path(self.values["into"])
 
+    @property
+    def folder(self) -> Any:
+        return Folder(self.into)
+
     def name(self, number: int) -> str:
         return f"part-{number:05d}.zstd.parquet"
 
@@ -103,7 +118,7 @@ class ArchiveWriting(LogReading):
         # Spark turns an empty list of partitions into one that is None.
         if isinstance(partition, ArchivePartition):
             name = self.name(partition.number)
-            rows = write(self.rows(partition.part), self.into, name)
+            rows = write(self.rows(partition.part), self.folder, name)
             if rows:
                 yield pa.RecordBatch.from_pylist([{"file": name, "rows": rows}], WRITTEN)
         settle()
@@ -117,33 +132,45 @@ class ArchiveReader(ArchiveWriting, LogReader):
         return [ArchivePartition(part, number) for number, part in enumerate(parts)]
 
 
-def write(batches: Iterator[pa.RecordBatch], folder: Path, name: str) -> int:
-    """Batches of all columns into a Parquet file; rows written, no file where none are."""
-    aside = folder / f"_{name}.{uuid4().hex}"
-    writer: pq.ParquetWriter | None = None
+class Folder:
+    """A local folder that gets files; each has its name once it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[Any]:
+        """What to write a file into. It is on the disk when this ends, or not there at all."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        aside = self.path / f"_{name}.{uuid4().hex}"
+        try:
+            yield aside
+            durable(aside)
+            os.replace(aside, self.path / name)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def write(batches: Iterator[pa.RecordBatch], folder: Any, name: str) -> int:
+    """Batches of all columns into a Parquet file of a `Folder`, or of what is like one.
+
+    Rows written; no file where there are none.
+    """
+    first = next(batches, None)
+    if first is None:
+        return 0
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    try:
-        for batch in batches:
+    with folder.file(name) as sink, _writer(sink) as writer:
+        for batch in chain([first], batches):
             waiting.append(batch)
             rows += batch.num_rows
-            if writer is None:
-                writer = _writer(aside)
             if sum(one.num_rows for one in waiting) >= GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
                 waiting = []
-        if writer is None:
-            return 0
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
-        writer.close()
-        durable(aside)
-        os.replace(aside, folder / name)
-    except BaseException:
-        if writer is not None:
-            writer.close()
-        aside.unlink(missing_ok=True)
-        raise
     return rows
 
 
@@ -156,10 +183,9 @@ def durable(path: Path) -> None:
         os.close(opened)
 
 
-def _writer(path: Path) -> pq.ParquetWriter:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _writer(sink: Any) -> pq.ParquetWriter:
     return pq.ParquetWriter(
-        path,
+        sink,
         arrow_schema(ALL),
         compression="zstd",
         use_dictionary=_TEXTS,
