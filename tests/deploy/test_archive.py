@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import threading
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +17,8 @@ import tarantool
 from demo.node_process import TANDEMQ, NodeProcess
 from tandemq.log.meta import open_meta
 from tandemq_server.storage.files import FileDisk
+from tests import object_store
 from tests.cluster.cluster_nodes import until
-from tests.ports import free_port
-
-MOTO = Path(__file__).parents[2] / ".tools" / "moto"
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,43 +29,17 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """Address of a bucket in moto's server. Without it: skipped by name, or failed under CI."""
-    found = sorted(MOTO.glob("*/bin/moto_server"))
-    if not found:
-        if os.environ.get("CI") == "true":
-            pytest.fail("moto is missing: make tools")
-        pytest.skip("no moto: make tools")
-    port = free_port()
-    server = subprocess.Popen(
-        [found[-1], "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    made = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
-
-    def bucket() -> bool:
-        try:
-            with urllib.request.urlopen(made, timeout=5):
-                return True
-        except OSError:
-            return False
-
-    try:
-        until(bucket, seconds=60)
-        yield f"s3://bucket/%s?endpoint_override=127.0.0.1:{port}&scheme=http"
-    finally:
-        server.terminate()
-        server.wait()
+    with object_store.bucket() as place:
+        yield place
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """A command, with keys that moto takes."""
-    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
     done = subprocess.run(
         [TANDEMQ, *map(str, words)],
         capture_output=True,
         text=True,
-        env=os.environ | keys,
+        env=os.environ | object_store.KEYS,
         timeout=120,
         check=False,
     )

@@ -1,4 +1,4 @@
-"""Following a log into a Delta table: each record once, whatever is repeated and wherever it ends."""
+"""Following a log into a Delta table: each record once, whatever comes again or ends."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from deltalake import DeltaTable
 from benchmarks.logmaker import LogMaker, fill
 from tandemq.pipeline import follow
 from tandemq.spark.delta import DeltaChanges, DeltaWriter
+from tandemq_server.cli.archive_store import ArrowStore
+from tandemq_server.storage.shipping import Shipping
+from tests import object_store
 from tests.spark.test_follow import SMALL, command, logged, settings, wait_for
 
 
@@ -133,3 +136,37 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(
         os.killpg(first.pid, signal.SIGKILL)
     assert follow.run(spark, path, into(maker, out))["to_lsn"] == maker.log.last_lsn
     assert in_table(out) == expected(maker)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_in_object_storage(
+    maker: LogMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table in S3, its checkpoint here; the source is an archive in S3, too."""
+    for name, value in object_store.KEYS.items():
+        monkeypatch.setenv(name, value)
+    fill(maker, 600)
+    maker.commit()
+    with object_store.bucket() as place:
+        archive, out = place % "archive", place % "changes"
+        Shipping(maker.disk, ArrowStore(archive)).round(maker.engine.now)
+        checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
+        words = (archive, "--out", out, "--table", "delta", "--once", "--records", "400", "--json")
+        done = subprocess.run(
+            command(*words, *checkpoint),
+            env=settings(),
+            text=True,
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout.splitlines()[-1])
+        assert told["to_lsn"] == maker.log.last_lsn
+        assert told["rows"] == len(expected(maker))
+        batches = DeltaChanges(out).batches(-1)
+        assert [batch for batch, _, _ in batches] == list(range(told["batches"]))
+        assert sum(rows for _, rows, _ in batches) == told["rows"]
+        with pytest.raises(ValueError, match="is written from another checkpoint"):
+            follow.output(archive, out, "delta", str(tmp_path / "new"))

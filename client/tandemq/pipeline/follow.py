@@ -71,7 +71,9 @@ class ParquetOutput:
         """Whoever's driver wrote it."""
         for name in sorted({found.name for found in self.home.glob(BATCHES)} - self._known):
             self._known.add(name)
-            files = [pq.read_metadata(file) for file in sorted((self.home / name).glob("*.parquet"))]
+            files = [
+                pq.read_metadata(file) for file in sorted((self.home / name).glob("*.parquet"))
+            ]
             rows = sum(file.num_rows for file in files)
             yield int(name.partition("=")[2]), rows, _last_lsn(files[-1])
 
@@ -84,7 +86,9 @@ class DeltaOutput:
 
             self.table = DeltaChanges(out)
         except ModuleNotFoundError as error:
-            raise ValueError(f"{error.name} is not installed: pip install 'tandemq[delta]'") from None
+            raise ValueError(
+                f"{error.name} is not installed: pip install 'tandemq[delta]'"
+            ) from None
         if checkpoint is None and not self.table.folder.is_local:
             raise ValueError(f"{out} is not on this machine: name a folder for --checkpoint")
         home = Path(checkpoint or Path(out) / CHECKPOINT).resolve()

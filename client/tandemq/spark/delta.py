@@ -20,37 +20,31 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from tandemq.model.errors import StorageError
 from tandemq.spark.archive import durable
 from tandemq.spark.changes import ChangesReader, Written
 from tandemq.spark.columns import ALL, arrow_schema
-from tandemq.spark.disk import file_system
+from tandemq.spark.folder import ArrowFolder
 
 #: Columns whose bounds are told, so that queries leave out files.
 _BOUNDED = ("lsn", "time")
 
 
-class DeltaFolder:
-    """A table's folder; `url` is local or a URI of PyArrow's. Raises `StorageError`."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.fs, self.base = file_system(url)
+class DeltaFolder(ArrowFolder):
+    """A table's folder."""
 
     @property
     def is_local(self) -> bool:
-        return isinstance(self.fs, pafs.LocalFileSystem)
+        return isinstance(self.system, pafs.LocalFileSystem)
 
     @contextmanager
     def file(self, name: str) -> Iterator[Any]:
         """A new file of the folder; it is as durable as there when this ends."""
-        path = f"{self.base}/{name}"
         if self.is_local:
             Path(self.base).mkdir(parents=True, exist_ok=True)
-        with self.fs.open_output_stream(path) as sink:
+        with self.named("write", name), self.system.open_output_stream(self.path(name)) as sink:
             yield sink
         if self.is_local:
-            durable(Path(path))
+            durable(Path(self.path(name)))
 
     def settled(self) -> None:
         """The files' names are on the disk."""
@@ -59,9 +53,9 @@ class DeltaFolder:
 
     def parquet(self, name: str) -> tuple[int, pq.FileMetaData]:
         """(bytes, what the file says of itself)."""
-        path = f"{self.base}/{name}"
-        with self.fs.open_input_file(path) as file:
-            return int(self.fs.get_file_info(path).size), pq.read_metadata(file)
+        path = self.path(name)
+        with self.named("read", name), self.system.open_input_file(path) as file:
+            return int(self.system.get_file_info(path).size), pq.read_metadata(file)
 
 
 class DeltaChanges:
@@ -88,7 +82,7 @@ class DeltaChanges:
                 raise ValueError(f"{self.url} has no changes of cluster {cluster}")
             if known.get("feed") != feed:
                 raise ValueError(
-                    f"{self.url} is written from another checkpoint: name that one, or another table"
+                    f"{self.url} is written from another checkpoint: name that, or another table"
                 )
             return
         self._lib.DeltaTable.create(
