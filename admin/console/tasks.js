@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { ask, bytes, confirmed, count, h, moment, num, rate, seconds, table, toast } from "./dom.js";
-import { pausedWords } from "./tubes.js";
+import { pausedWords, tubeLinks } from "./tubes.js";
 
 const ACTIONS = { kick: "Kick", bury: "Bury", release: "Release", delete: "Delete", move: "Move …" };
 const FITS = { ready: ["bury", "delete", "move"], taken: ["release", "bury", "delete"], delayed: ["bury", "delete", "move"], buried: ["kick", "delete", "move"] };
@@ -47,11 +47,14 @@ export class TasksView {
     history.replaceState(null, "", `#/tubes/${encodeURIComponent(this.tube)}${asked.size ? `?${asked}` : ""}`);
   }
 
+  filter() {
+    return { tube: this.tube, state: this.state.value, subqueue: this.subqueue.value, search: this.words.value, failed: this.failedOnly.checked ? "true" : null };
+  }
+
   async refresh(forced) {
     const first = this.after.at(-1) ?? (this.from.value ? Number(this.from.value) - 1 : null);
     const [page, tubes] = await Promise.all([
-      get("/v1/tasks", { tube: this.tube, state: this.state.value, subqueue: this.subqueue.value, after: first, limit: 50,
-        search: this.words.value, failed: this.failedOnly.checked ? "true" : null }),
+      get("/v1/tasks", { ...this.filter(), after: first, limit: 50 }),
       get("/v1/tubes", { search: this.tube, limit: 200 }),
     ]);
     const facts = tubes.tubes.find((one) => one.name === this.tube);
@@ -86,7 +89,7 @@ export class TasksView {
       h("button", { type: "button", onclick: () => this.alter(tube) }, "Alter …"),
       h("button", { type: "button", onclick: () => this.lookBack() }, "Look back …"),
       tube.options.dead_letter ? h("a", { href: `#/tubes/${encodeURIComponent(tube.options.dead_letter)}` }, "Its dead letters") : null,
-      from.length ? h("span", null, `Dead letters of ${from.join(", ")}:`) : null,
+      from.length ? h("span", null, "Dead letters of ", tubeLinks(from), ":") : null,
       from.length ? h("button", { type: "button", onclick: () => this.redrive(from) }, "Send back") : null,
     ].filter(Boolean));
   }
@@ -125,12 +128,33 @@ export class TasksView {
 
   showWhole(tube) {
     const state = this.state.value;
-    const key = `${state} ${tube ? tube[state] : ""}`;
+    const sifted = this.subqueue.value || this.words.value || this.failedOnly.checked;
+    const key = `${state} ${tube ? tube[state] : ""} ${sifted ? "sifted" : ""}`;
     if (key === this.wholeKey) return;
     this.wholeKey = key;
-    const many = state && tube && tube[state] && !this.subqueue.value && !this.words.value && !this.failedOnly.checked;
+    if (sifted) {
+      this.whole.replaceChildren(h("button", { type: "button", onclick: () => this.chooseAll() }, "Choose all that fit"));
+      return;
+    }
+    const many = state && tube && tube[state];
     this.whole.replaceChildren(...(many ? [h("span", null, `All ${count(tube[state])} ${state} tasks:`),
       FITS[state].map((action) => h("button", { type: "button", onclick: () => this.all(action, state) }, ACTIONS[action]))].flat() : []));
+  }
+
+  // All that the filter lets through, page by page: how many they are is seen before anything is done to them.
+  async chooseAll() {
+    try {
+      let after = this.from.value ? Number(this.from.value) - 1 : null;
+      do {
+        const page = await get("/v1/tasks", { ...this.filter(), after, limit: 200 });
+        for (const task of page.tasks) this.chosen.add(task.id);
+        after = page.next;
+      } while (after !== null && this.chosen.size < LIMIT);
+      if (after !== null) toast(`The first ${count(this.chosen.size)} are chosen, there may be more.`);
+      this.show();
+    } catch (error) {
+      toast(error.message, true);
+    }
   }
 
   show() {

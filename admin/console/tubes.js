@@ -12,6 +12,10 @@ export function pausedWords(tube) {
   return sides.length ? `${sides.join(" and ")} paused` : "";
 }
 
+export function tubeLinks(names) {
+  return names.map((name, at) => [at ? ", " : "", h("a", { href: `#/tubes/${encodeURIComponent(name)}` }, name)]);
+}
+
 // What is worth knowing of a tube beside its numbers: paused, empty, whose dead letters it takes.
 export function tubeWords(tube) {
   const words = [];
@@ -19,8 +23,7 @@ export function tubeWords(tube) {
   if (pausedWords(tube)) words.push(h("span", { class: "warn" }, pausedWords(tube)));
   else if (!tube.total) words.push(h("span", { class: "muted" }, "empty"));
   if (tube.dead_letters_of.length) {
-    words.push(h("span", null, "dead letters of ", tube.dead_letters_of.map((name, at) => [at ? ", " : "",
-      h("a", { href: `#/tubes/${encodeURIComponent(name)}` }, name)])));
+    words.push(h("span", null, "dead letters of ", tubeLinks(tube.dead_letters_of)));
   }
   return words.flatMap((word, at) => (at ? ["; ", word] : [word]));
 }

@@ -122,8 +122,9 @@ class Recorder:
             marks = known.get(tube.id)
             if marks is None or (marks and marks[-1].put > tube.calls["put"]):
                 marks = deque(maxlen=MARKS_MAX)
-                if before and tube.id not in known:
-                    # New since the last marks: what was done with it was done since then.
+                if before:
+                    # New since the last marks, also where another one had its id: what was done
+                    # with it was done since then.
                     marks.append(CounterMark(before, 0, 0, 0, 0, 0, None, None, 0))
             self.marks[tube.id] = marks
             try:

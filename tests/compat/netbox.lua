@@ -42,5 +42,8 @@ try('calls do not move it', function()
     return c.schema_version == before
 end)
 try('write refused', function() c.space.late:insert({7, 'r', 'x'}) end)
+try('alter', function()
+    return c:call('queue.alter_tube', {'late', {capacity = 70}}).opts.capacity
+end)
 try('count', function() return c:call('box.space.late:count') end)
 os.exit(0)

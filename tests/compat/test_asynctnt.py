@@ -67,6 +67,8 @@ def test_every_call(server: Server) -> None:
         assert found["calls"]["put"] == 3
         assert found["calls"]["take"] == 4
         assert "asynctnt_calls" in await Queue(first).statistics()
+        (altered,) = await first.call("queue.alter_tube", ["asynctnt_calls", {"capacity": 7}])
+        assert altered["opts"]["capacity"] == 7
 
     on_two_connections(server, work)
 

@@ -34,6 +34,7 @@ EXPECTED: dict[str, Any] = {
     "delete": None,
     "take nothing": None,
     "statistics": "true",
+    "alter": True,
     "release all": None,
     "state": True,
     "drop": None,

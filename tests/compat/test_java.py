@@ -32,6 +32,7 @@ EXPECTED: dict[str, Any] = {
     "delete": [[1, "-", {"a": [1, None]}]],
     "take nothing": [],
     "state": ["RUNNING"],
+    "alter": True,
     "version": True,
     # `client.space()` and `metadata()` read the schema by calls of `box.space._vspace:select`.
     "schema": "java_tasks",

@@ -23,6 +23,7 @@ EXPECTED: dict[str, Any] = {
     "select of a tube made late": 0,
     "ownership is logged": True,
     "calls do not move it": True,
+    "alter": 70,
     "count": 51,
 }
 REFUSED = {"write refused": "Write access to space 'late' is denied for user 'guest'"}

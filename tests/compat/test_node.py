@@ -33,6 +33,7 @@ EXPECTED: dict[str, Any] = {
     "take nothing": [],
     "state": [["RUNNING"]],
     "statistics": [2, 2],
+    "alter": 7,
     "drop": [[True]],
     "waits for the other connection": [[0, "t", "wanted"]],
     "identify on two connections": True,

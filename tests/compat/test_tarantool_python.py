@@ -67,6 +67,8 @@ def test_every_call(connection: tarantool.Connection) -> None:
     assert found["calls"]["put"] == 2
     assert found["tasks"]["done"] == 2
     assert connection.call("queue.state").data == ["RUNNING"]
+    (altered,) = connection.call("queue.alter_tube", "python_calls", {"capacity": 7}).data
+    assert altered["opts"]["capacity"] == 7
     assert tube("truncate") == []
     assert tube("drop") == [True]
 

@@ -176,6 +176,7 @@ def test_a_tube_is_paused_and_its_dead_letters_sent_back(nodes: Pair, open_page:
     flow = page.get_by_role("group", name="The whole tube")
     expect(page.locator("tbody tr")).to_contain_text("task 0 of fails, dead after 1 attempts")
     expect(flow).to_contain_text("Dead letters of fails")
+    expect(flow.get_by_role("link", name="fails")).to_have_attribute("href", "#/tubes/fails")
     flow.get_by_role("button", name="Pause puts").click()
     toast(page, "pause puts: puts paused")
     flow.get_by_role("button", name="Pause takes").click()

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.cluster.cluster_nodes import Pair, pair
 from tests.console.conftest import Open
-from tests.console.test_console import check_access, choose_yes, toast
+from tests.console.test_console import check_access, choose_yes, counts, toast
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,6 +71,64 @@ def test_filters_are_in_the_address_and_words_are_found(nodes: Pair, open_page: 
     page.reload()
     expect(page.get_by_label("State", exact=True)).to_have_value("buried")
     expect(page.get_by_label("Contains")).to_have_value("USER42@example")
+
+
+def test_rows_stay_under_the_pointer_and_keys_do_what_clicks_do(
+    nodes: Pair, open_page: Open
+) -> None:
+    client = nodes.a.connect()
+    for name in ("low", "high"):
+        client.call("queue.create_tube", name, "fifo")
+    client.call("queue.tube.high:put_many", [[["x"]] * 200])
+    try:
+        page = open_page(nodes.a, "#/tubes?sort=ready&order=desc")
+        names = page.locator("tbody tr td:first-child")
+        expect(names.first).to_have_text("high")
+        page.locator("tbody tr").nth(1).hover()
+        client.call("queue.tube.low:put_many", [[["x"]] * 300])
+        row = page.locator("tbody tr", has_text="low")
+        expect(row).to_contain_text("300")
+        assert names.first.inner_text() == "high"
+        page.mouse.move(0, 0)
+        expect(names.first).to_have_text("low")
+        page.get_by_role("button", name="Tube", exact=True).focus()
+        page.keyboard.press("Enter")
+        expect(names).to_have_text(["crawl", "dead", "high", "jobs", "low"])
+        page.get_by_role("link", name="high", exact=True).focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="high")).to_be_visible()
+        page.get_by_label("Choose task 3", exact=True).focus()
+        page.keyboard.press("Space")
+        expect(page.get_by_role("group", name="Chosen tasks")).to_contain_text("1 chosen")
+    finally:
+        for name in ("low", "high"):
+            client.call(f"queue.tube.{name}:truncate")
+            client.call(f"queue.tube.{name}:drop")
+
+
+def test_what_a_filter_finds_is_counted_then_deleted(nodes: Pair, open_page: Open) -> None:
+    client = nodes.a.connect()
+    client.call("queue.create_tube", "sift", "fifo")
+    words = [["chaff" if number % 3 else "wheat"] for number in range(240)]
+    client.call("queue.tube.sift:put_many", [words])
+    try:
+        page = open_page(nodes.a, "#/tubes/sift?search=chaff")
+        expect(page.locator("tbody tr")).to_have_count(50)
+        page.get_by_role("button", name="Choose all that fit").click()
+        bar = page.get_by_role("group", name="Chosen tasks")
+        expect(bar).to_contain_text("160 chosen")
+        bar.get_by_role("button", name="Delete").click()
+        expect(page.get_by_role("dialog")).to_contain_text("160 tasks of sift")
+        choose_yes(page, "Cancel")
+        assert counts(nodes.a, "sift")["total"] == 240
+        bar.get_by_role("button", name="Delete").click()
+        choose_yes(page, "Delete")
+        toast(page, "delete: 160 of 160")
+        assert counts(nodes.a, "sift")["total"] == 80
+        check_access(page)
+    finally:
+        client.call("queue.tube.sift:truncate")
+        client.call("queue.tube.sift:drop")
 
 
 def test_a_failing_task_is_two_clicks_from_the_overview(nodes: Pair, open_page: Open) -> None:

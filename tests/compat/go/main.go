@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -161,6 +162,9 @@ func tasks(conn *tarantool.Connection) {
 	sayTask("take nothing")(q.TakeTimeout(0))
 	statistics, err := q.Statistic()
 	say("statistics", fmt.Sprint(statistics != nil), err)
+	altered, err := conn.Do(tarantool.NewCallRequest("queue.alter_tube").
+		Args([]interface{}{"go_tasks", map[string]int{"capacity": 7}})).Get()
+	say("alter", strings.Contains(fmt.Sprint(altered), "capacity:7"), err)
 	_, _ = q.Put("again")
 	_, _ = q.Take()
 	say("release all", nil, q.ReleaseAll())

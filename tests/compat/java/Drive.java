@@ -75,6 +75,9 @@ final class Drive {
         step("peek missing", () -> tube("peek", 1));
         step("take nothing", () -> tube("take", 0.01));
         step("state", () -> first.call("queue.state").get());
+        step("alter", () -> first.call("queue.alter_tube",
+                Arrays.asList("java_tasks", Map.of("capacity", 7))).get().toString()
+                .contains("capacity=7"));
         step("no such tube",
                 () -> first.call("queue.tube.java_nothing:put", Arrays.asList("x")).get());
     }

@@ -58,6 +58,10 @@ async function tasks(first) {
     const found = await first.call('queue.statistics', 'node_tasks');
     return [found[0][0].calls.put, found[0][0].tasks.done];
   });
+  await step('alter', async () => {
+    const found = await first.call('queue.alter_tube', 'node_tasks', { capacity: 7 });
+    return found[0][0].opts.capacity;
+  });
   await step('no such tube', () => first.call('queue.tube.node_nothing:put', 'x'));
   await step('drop', () => tube('drop'));
 }

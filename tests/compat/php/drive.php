@@ -49,6 +49,7 @@ if (isset($argv[4])) {
     $name = 'php_' . getmypid();
     $queue = new Queue($client, $name);
     step('create', $name, fn () => $client->call('queue.create_tube', $name, 'fifottl')[0]['name']);
+    step('alter', 7, fn () => $client->call('queue.alter_tube', $name, ['capacity' => 7])[0]['opts']['capacity']);
     step('put', [0, States::READY, 'data'], fn () => told($queue->put('data')));
     $options = ['pri' => 9, 'ttl' => 60, 'ttr' => 60, 'delay' => 3600];
     step('put with options', [1, States::DELAYED, ['a' => 1]], fn () => told($queue->put(['a' => 1], $options)));
