@@ -43,6 +43,8 @@ _NOTES, _NOTE_TASK, _NOTE_REASON = frozenset({521, 522}), 1, 3
 _STATUS = 1
 #: How a new row of `_queue`, space 512, with its five fields begins: then comes the name.
 _NEW_TUBE = b"\x01\xcd\x02\x00\x95"
+#: How much of a long name says that the tube may have been made in a segment.
+_NAME_SIGN = 64
 #: Below are the spaces of the queue itself.
 _FIRST_OF_TUBES = 1024
 #: Tasks that a search by payload goes on with.
@@ -121,6 +123,9 @@ class PastReader:
             try:
                 segment = SearchedSegment(self._disk, name, self._meta, size)
                 self._nodes[segment.term.number] = segment.term.node
+                if self._sought is None and not segment.has_any(self._signs()):
+                    self.done_bytes += size
+                    continue
                 self._learn_tubes(segment, self._tube)
                 spaces = [each for each, found in self._names.items() if found == self._tube]
                 if self._sought is not None:
@@ -133,6 +138,14 @@ class PastReader:
             except FrameError as error:
                 self.problems.append(f"{name}: {error.reason}")
             self.done_bytes += size
+
+    def _signs(self) -> list[Needle]:
+        """What a segment has that can have a step of these tasks: else it is passed over."""
+        spaces = [each for each, found in self._names.items() if found == self._tube]
+        made = [_NEW_TUBE + msgpack.packb(self._tube)[:_NAME_SIGN]]
+        needles, _ = named_by(self._found, spaces)
+        ends = [_end_of(space) for space in spaces] if self._alive else []
+        return [*made, *needles, *ends]
 
     def _learn_tubes(self, segment: SearchedSegment, tube: str | None) -> None:
         """Spaces of tubes of that name, or of all, that were made in this segment."""
@@ -152,7 +165,7 @@ class PastReader:
         needles, proofs = named_by(self._found, spaces)
         if not self._alive and next(self._records(segment, needles, proofs), None) is None:
             return
-        ends = [bytes([TRUNCATE]) + msgpack.packb(space) for space in spaces]
+        ends = [_end_of(space) for space in spaces]
         for lsn, record in self._records(segment, [*needles, *ends], [*proofs, *ends]):
             yield from self._steps(lsn, segment.term.number, record)
 
@@ -234,6 +247,11 @@ class PastReader:
             return ""
         name, what = self._names[others[0][1]], others[0][2]
         return f"to {name} {what[0]}" if code == INSERT else f"from {name} {what}"
+
+
+def _end_of(space: int) -> bytes:
+    """How a record that empties a tube names it."""
+    return bytes([TRUNCATE]) + bytes(msgpack.packb(space))
 
 
 def named_by(ids: Iterable[int], spaces: Iterable[int]) -> tuple[list[Needle], list[bytes]]:
