@@ -11,7 +11,7 @@ import pytest
 from tandemq.log.disk import write_file
 from tandemq.log.rescue import rescue_names
 from tandemq.model.errors import StorageError
-from tandemq_server.engine import attempts, listing
+from tandemq_server.engine import admin, attempts, batches, listing
 from tandemq_server.engine.finish import finish
 from tandemq_server.facades.queue15.spaces import Space15
 from tandemq_server.node.loop.rescue_files import Rescued, RescueFiles, Unreadable
@@ -28,6 +28,7 @@ from tandemq_server.replication.replay import ReplayPlan, RescuedTask
 from tandemq_server.replication.rescue import encode_rescue
 from tandemq_server.storage.memory import MemoryDisk
 from tests.node.storage_life import Life
+from tests.simulation.sim_rescue import read_all
 from tests.xqueue.xqueue_bench import FIELDS, FORMAT, TEXT_FORMAT
 
 DATA = msgpack.packb("payload")
@@ -115,6 +116,46 @@ def test_what_happened_to_older_tasks_is_told() -> None:
     assert plan.changed == {(jobs.space.id, 0): {1: "t"}}
     assert plan.emptied == (other.space.id,)
     assert plan.calls == {"take": 1, "truncate": 1}
+
+
+def test_a_batch_that_was_taken_and_in_part_finished() -> None:
+    """Each of its tasks is told of, and by the dump in whose hands each was."""
+    life, fork = begun()
+    admin.cfg(life.engine, {"ttr": 60, "in_replicaset": True})
+    jobs = life.tube("jobs")
+    for number in range(1, 4):
+        jobs.put(life.worker, 0, msgpack.packb(number))
+        if number == 2:
+            life.flush()
+            fork = life.engine.lsn
+    assert batches.take_many(jobs, life.worker, 0, 4, 0) is not None
+    assert batches.ack_many(jobs, life.worker, [0, 3]) == 2
+    plan = cut(life, fork)
+    assert plan.tasks == ()
+    assert plan.finished == ((jobs.space.id, 0),)
+    assert {key: fields[1] for key, fields in plan.changed.items()} == {
+        (jobs.space.id, 1): "t",
+        (jobs.space.id, 2): "t",
+    }
+    assert plan.calls == {"put": 1, "take_many": 1, "ack_many": 1}
+    read = read_all({"a": [life.disk]}, ("dead", "jobs", "other"))
+    assert {one for one in read.hands if one[2] == "take"} == {
+        ("jobs", task, "take") for task in range(4)
+    }
+    assert set(read.again) == {("jobs", 0)}
+    assert not read.put
+
+
+def test_a_batch_of_the_cut_itself_is_put_again_whole() -> None:
+    life, fork = begun()
+    jobs = life.tube("jobs")
+    jobs.take(life.worker, 0, 0)
+    batches.put_many(jobs, life.worker, [(msgpack.packb(number), None) for number in range(3)])
+    batches.take_many(jobs, life.worker, 0, 3, 0)
+    plan = cut(life, fork)
+    assert told(plan) == [("jobs", 0), ("jobs", 1), ("jobs", 2)]
+    assert [task.row[1] for task in plan.tasks] == ["t"] * 3
+    assert plan.calls == {"take": 1, "put_many": 1, "take_many": 1}
 
 
 def replayed(tasks: tuple[RescuedTask, ...]) -> list[tuple[str, Any]]:
