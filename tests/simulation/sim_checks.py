@@ -108,7 +108,7 @@ def _finished_as_another(lost: Op, every: list[Op], rescued: Rescued) -> bool:
     return any(
         op.kind in ENDED
         and op.outcome.error is None
-        and (op.kind == "delete" or op.session in holders)
+        and (op.kind == "delete" or (op.token is None and op.session in holders))
         and (op.tube, op.task_id) == (lost.tube, lost.task_id)
         and op.number not in (None, lost.number)
         and rescued.shows_put(op.tube, op.task_id, op.number)

@@ -54,6 +54,8 @@ class Op:
     until: int | None = None
     pri: int = 0
     subqueue: str | None = None
+    #: Of the delivery it names, or is.
+    token: int | None = None
     #: The number of its call, by which its answer is known.
     sync: int = 0
     #: What its answer told of was cut, and no record of it is in a rescue file: the log did not

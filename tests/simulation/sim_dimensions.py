@@ -190,6 +190,16 @@ def queue15(plan: Plan, _chance: Random) -> Plan:
     return replace(plan, tubes=(*plan.tubes[:-1], SPACE15))
 
 
+def tokens(plan: Plan, _chance: Random) -> Plan:
+    """Workers name each delivery by its token."""
+    return plan
+
+
+def altered(plan: Plan, _chance: Random) -> Plan:
+    """Somebody alters tubes while they are in use."""
+    return replace(plan, calls=True)
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -324,9 +334,11 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "short_logs": (0.6, short_logs),
     "slow_disks": (0.2, slow_disks),
     "traps": (0.6, traps),
+    "y_altered": (0.15, altered),
     "y_bulk": (0.15, bulk),
     "y_queue15": (0.15, queue15),
+    "y_tokens": (0.25, tokens),
     "z_peers": (0.15, peers),
 }
 #: Came later: off where a seed is to be what it was before.
-LATER = ("y_bulk", "y_queue15", "z_peers")
+LATER = ("y_altered", "y_bulk", "y_queue15", "y_tokens", "z_peers")

@@ -69,6 +69,7 @@ def _op(op: Op, scenario: Scenario) -> dict[str, Any]:
         "type": op.tube if op.tube != DEAD else "fifo",
         "task": op.task_id,
         "payload": op.number,
+        "token": op.token,
         "began_us": op.began,
         "ended_us": None if outcome == "unknown" else op.ended,
         "outcome": outcome,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.sim_clients import Call, Client, Connect, History, Op, Outcome, Script, Sleep
 from tests.simulation.sim_plan import Plan
-from tests.simulation.sim_tubes import CODE_READ_ONLY, Dialect, dialect_of
+from tests.simulation.sim_tubes import CODE_READ_ONLY, DEAD, Dialect, dialect_of
 from tests.simulation.sim_world import MS, SECOND
 
 #: Every payload of some size is cut out of this; where it starts depends on its number.
@@ -165,6 +165,7 @@ class Worker:
         op.session = self.name
         if held is not None:
             op.task_id = held.task_id
+            op.token = self.dialect.token_of(held.task_id)
         return op
 
     def run(self, hold_us: int, calm: bool) -> Script:
@@ -217,6 +218,7 @@ class Worker:
                 op.sync = mine.sync
                 self.history.ops.insert(first + place, op)
             op.number, op.task_id = number_of(payload), task_id
+            op.token = self.dialect.token_of(task_id)
             ttr = self.dialect.ttr
             op.until = None if ttr is None else op.began + int(ttr * SECOND)
             self.holding.append(Holding(task_id, op.number, op.until))
@@ -287,6 +289,28 @@ def worker(
     client: Client, history: History, tube: str, plan: Plan, hold_us: int, calm: bool = False
 ) -> Script:
     yield from Worker(client, history, tube, plan).run(hold_us, calm)
+
+
+def alterer(client: Client, history: History, plan: Plan) -> Script:
+    """Gives tubes other options: how many tasks they take, how often one may fail."""
+    chance = client.world.chance
+    tubes = [tube for tube in plan.tubes if dialect_of(plan, tube).batches and tube != DEAD]
+    while tubes:
+        yield Sleep(chance.randint(50 * MS, SECOND))
+        if client.connected_to is None:
+            yield from find_node(client, chance.randrange(2))
+        tube = chance.choice(tubes)
+        # A batch has up to five, and waits for room.
+        opts: dict[str, Any] = {"capacity": chance.choice((5, 10, 30))}
+        if tube != "limfifottl":
+            opts["overflow"] = "reject"
+        if DEAD in plan.tubes and chance.random() < 0.5:
+            opts |= {"max_attempts": chance.choice((2, 3, 5)), "dead_letter": DEAD}
+        op = Op(client.name, "alter", tube, None)
+        call = Call("queue.alter_tube", (tube, opts))
+        outcome = yield from noted(history, client, [op], call)
+        if outcome.ok is None:
+            client.disconnect()
 
 
 def janitor(client: Client, history: History, plan: Plan, calm: bool = False) -> Script:

@@ -14,7 +14,7 @@ from tests.simulation.sim_checks import Violation, check_end, check_history
 from tests.simulation.sim_clients import Client, History
 from tests.simulation.sim_history import write_history
 from tests.simulation.sim_leases import Rules, check_leases
-from tests.simulation.sim_load import create, janitor, producer, worker
+from tests.simulation.sim_load import alterer, create, janitor, producer, worker
 from tests.simulation.sim_node import SimNode
 from tests.simulation.sim_operator import Operator
 from tests.simulation.sim_plan import Action, Plan
@@ -123,6 +123,10 @@ class Scenario:
         if "y_bulk" in self.plan.dimensions:
             client = self._client("j2")
             client.run(Operator(client, self.history, self.plan).run())
+
+        if "y_altered" in self.plan.dimensions:
+            client = self._client("j3")
+            client.run(alterer(client, self.history, self.plan))
 
     def _client(self, name: str) -> Client:
         client = Client(self.world, self.network, self.machines, name)

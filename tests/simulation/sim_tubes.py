@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,8 @@ def options_of(plan: Plan, tube: str) -> dict[str, Any]:
 
 def dialect_of(plan: Plan, tube: str) -> Dialect:
     kinds = {"xqueue": Records, SPACE15: Lanes15}
-    return kinds.get(tube, Dialect)(plan, tube)
+    usual = Fenced if "y_tokens" in plan.dimensions else Dialect
+    return kinds.get(tube, usual)(plan, tube)
 
 
 class Dialect:
@@ -156,6 +158,48 @@ class Dialect:
 
     def kick(self) -> Call:
         return Call(f"queue.tube.{self.tube}:kick", (10,))
+
+    def token_of(self, _task_id: Any) -> int | None:
+        """Of the delivery it had last, if it is named by one."""
+        return None
+
+
+class Fenced(Dialect):
+    """The same, with every delivery named by its token. One for each worker."""
+
+    def __init__(self, plan: Plan, tube: str) -> None:
+        super().__init__(plan, tube)
+        self.tokens: dict[Any, int] = {}
+
+    def token_of(self, task_id: Any) -> int | None:
+        return self.tokens.get(task_id)
+
+    def take(self, timeout: float, count: int) -> Call:
+        call = super().take(timeout, count)
+        return replace(call, args=(*call.args, {"token": True}))
+
+    def taken(self, outcome: Outcome, count: int) -> list[tuple[Any, Any]]:
+        if outcome.ok and outcome.ok[0]:
+            for task in outcome.ok[0] if count > 1 else [outcome.ok[0]]:
+                if len(task) > 3:
+                    self.tokens[task[0]] = task[3]
+        return super().taken(outcome, count)
+
+    def many(self, verb: str, ids: list[Any]) -> Call:
+        return super().many(verb, [[one, self.tokens[one]] for one in ids])
+
+    def end(self, verb: str, task_id: Any, chance: Random) -> Call:
+        call = super().end(verb, task_id, chance)
+        return call if verb == "delete" else self._named(call, task_id)
+
+    def finish(self, task_id: Any, data: Any, opts: dict[str, Any]) -> Call:
+        return self._named(super().finish(task_id, data, opts), task_id)
+
+    def _named(self, call: Call, task_id: Any) -> Call:
+        *args, last = call.args
+        opts = last if isinstance(last, dict) else {}
+        args = args if isinstance(last, dict) else [*args, last]
+        return replace(call, args=(*args, {**opts, "token": self.tokens[task_id]}))
 
 
 class Records(Dialect):
