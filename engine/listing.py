@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_DELETE, KIND_KICK, KIND_OTHER
-from tandemq.model.task import BURIED, DELAYED, STATE_NAMES, TAKEN
+from tandemq.model.task import BURIED, DELAYED, READY, STATE_NAMES, TAKEN
 from tandemq.model.units import MIB
 from tandemq.model.values import dataclass
 from tandemq_server.drivers.base import sub_queue_name
@@ -38,7 +38,7 @@ _STATES = {name: status for status, name in STATE_NAMES.items() if name != "done
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What to look for. Fields by their numbers, moments in µs."""
+    """What to look for. Fields by their numbers, moments in µs; spared, only: states."""
 
     state: str | None
     utube_at: int
@@ -46,12 +46,13 @@ class Filter:
     created_at: int
     not_after: int | None
     not_before: int | None
-    spares_taken: bool = False
+    spared: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     def accepts(self, row: Row) -> bool:
         if self.state is not None and row[1] != self.state:
             return False
-        if self.spares_taken and row[1] == TAKEN:
+        if row[1] in self.spared or (self.only and row[1] not in self.only):
             return False
         if self.utube is not None and row[self.utube_at] != self.utube:
             return False
@@ -140,7 +141,8 @@ def bulk(
     """`TUBE:bulk`: {count, cursor}, one record. With `dry_run` only counts.
 
     kick: buried tasks (or delayed ones, if asked for by state) become ready. delete: all but taken
-    ones, and those if asked for by state. move: all but taken ones go to the tube `to`.
+    ones, and those if asked for by state. move: all but taken ones, and what a type keeps although
+    it is done, go to the tube `to`.
     """
     known = FILTER | {"limit", "after", "dry_run", "to"}
     given = arguments.task_options(opts, known, "bulk") or {}
@@ -155,7 +157,10 @@ def bulk(
     target = _target(tube, given.get("to"), may_put) if action == "move" else None
     limit = SCAN_ROWS if dry_run else _bound(given, BULK_LIMIT, BULK_MAX)
     # Taken tasks belong to somebody: they are left alone unless asked for.
-    chosen = replace(parse(tube, wanted), spares_taken=wanted.get("state") is None)
+    spared = (TAKEN,) if wanted.get("state") is None else ()
+    # What is done would be there to be taken again.
+    only = (READY, DELAYED, BURIED) if action == "move" else ()
+    chosen = replace(parse(tube, wanted), spared=spared, only=only)
     rows, cursor = find(tube, chosen, _after(given), limit)
     if rows and not dry_run:
         if target is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandemq_server.engine import lanes
+from tandemq_server.engine import admin, lanes, listing
 from tandemq_server.facades.registered import KNOWN
 from tests.engine.engine_bench import SECOND, Bench, assert_replica_agrees
 from tests.queue15.queue15_bench import Calls, make, seen
@@ -298,3 +298,19 @@ def test_what_defects_did_is_the_same_on_a_replica() -> None:
     calls("urgent", *CALM, "u")
     other = make(assert_replica_agrees(calls.bench))
     assert other.drain() == calls.drain()
+
+
+def test_what_is_done_is_not_moved_to_run_again(calls: Calls) -> None:
+    """No change in bulk takes it to another tube; to delete it is fine."""
+    bench = calls.bench
+    ident = calls.put("t", "done", ttl=100)
+    calls("take", "t", 0)
+    assert calls("done", ident, "done")[0] == ident
+    bench.call(admin.create_tube, bench.engine, "other", "fifo", {})
+    (space,) = [tube for tube in bench.engine.tubes.values() if tube.type == "queue15"]
+    changes: list[tuple[str, dict[str, str]]] = [("move", {"to": "other"}), ("delete", {})]
+    counts = [
+        bench.call(listing.bulk, space, calls.me, action, opts, lambda _name: None)["count"]
+        for action, opts in changes
+    ]
+    assert counts == [0, 1]

@@ -190,6 +190,11 @@ def queue15(plan: Plan, _chance: Random) -> Plan:
     return replace(plan, tubes=(*plan.tubes[:-1], SPACE15))
 
 
+def done(plan: Plan, _chance: Random) -> Plan:
+    """Tasks of 1.5 that are done stay until their ttl."""
+    return plan
+
+
 def tokens(plan: Plan, _chance: Random) -> Plan:
     """Workers name each delivery by its token."""
     return plan
@@ -336,9 +341,10 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "traps": (0.6, traps),
     "y_altered": (0.15, altered),
     "y_bulk": (0.15, bulk),
+    "y_done": (0.5, done),
     "y_queue15": (0.15, queue15),
     "y_tokens": (0.25, tokens),
     "z_peers": (0.15, peers),
 }
 #: Came later: off where a seed is to be what it was before.
-LATER = ("y_altered", "y_bulk", "y_queue15", "y_tokens", "z_peers")
+LATER = ("y_altered", "y_bulk", "y_done", "y_queue15", "y_tokens", "z_peers")
