@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import geometric_mean, median, quantiles
 
 from benchmarks import load
 from benchmarks.measure import Neighbours, Sample
@@ -99,12 +99,17 @@ async def measure(roots: dict[str, Path], effort: Effort) -> dict[str, dict[str,
     return found
 
 
+def ratios(samples: dict[str, list[Sample]]) -> list[float]:
+    """now : before of each turn."""
+    pairs = zip(samples[BEFORE], samples[NOW], strict=True)
+    return [now.server_us / before.server_us for before, now in pairs]
+
+
 def row(what: str, samples: dict[str, list[Sample]]) -> str:
     """A line of the table."""
-    us = {name: [one.server_us for one in several] for name, several in samples.items()}
-    ratios = [now / before for before, now in zip(us[BEFORE], us[NOW], strict=True)]
-    low, middle, high = quantiles(ratios, n=4) if len(ratios) > 1 else [*ratios * 3]
-    cells = (f"{median(us[name]):.1f}" for name in (BEFORE, NOW))
+    found = ratios(samples)
+    low, middle, high = quantiles(found, n=4) if len(found) > 1 else [*found * 3]
+    cells = (f"{median(one.server_us for one in samples[name]):.1f}" for name in (BEFORE, NOW))
     return f"| {what} | {' | '.join(cells)} | {middle:.3f}x | {low:.3f}-{high:.3f} |"
 
 
@@ -120,6 +125,8 @@ def main(argv: list[str]) -> int:
     print("| server us/op | before | now | now : before | middle half |\n|---|--:|--:|--:|--:|")
     for what, samples in found.items():
         print(row(what, samples))
+    together = geometric_mean(median(ratios(samples)) for samples in found.values())
+    print(f"| all together, geometric mean | | | {together:.3f}x | |")
     print(f"\nOther programs took {neighbours.share():.0%} of the machine meanwhile.")
     return 0
 

@@ -49,11 +49,15 @@ def ship(
     url: Where,
     every: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help="Go on for ever; without it one round."),
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="Ship again every so many seconds; without it, once."
+        ),
     ] = None,
     keep_days: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0, help="Let go what no later moment needs."),
+        typer.Option(
+            metavar="DAYS", min=0, help="Delete what only moments longer ago than that need."
+        ),
     ] = None,
     as_lines: Json = False,
 ) -> None:

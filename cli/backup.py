@@ -49,7 +49,7 @@ def backup(
     ] = False,
     history: Annotated[
         bool,
-        typer.Option("--history", help="Older snapshots and the whole log, too: for --until-..."),
+        typer.Option("--history", help="Also older snapshots and the whole log, for --until-..."),
     ] = False,
     *,
     node: Node,
@@ -98,15 +98,20 @@ def restore(
         Path, typer.Argument(metavar="DIR", help="The data directory to be, empty or new.")
     ],
     until_lsn: Annotated[
-        int | None, typer.Option(metavar="LSN", min=1, help="Leave out what came behind it.")
+        int | None,
+        typer.Option(metavar="LSN", min=1, help="Restore up to this record, and none behind it."),
     ] = None,
     until_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Leave out what is newer: 2026-11-21T10:00:00 in UTC."),
+        typer.Option(
+            metavar="TIME", help="Restore up to this moment, such as 2026-11-21T10:00:00 (UTC)."
+        ),
     ] = None,
     line: Annotated[
         str | None,
-        typer.Option(metavar="LINE", help="Of an archive: this one, not the newest that fits."),
+        typer.Option(
+            metavar="LINE", help="Of an archive: use this line, not the newest that fits."
+        ),
     ] = None,
     as_lines: Json = False,
 ) -> None:

@@ -31,7 +31,8 @@ def bench(
     size: Annotated[int, typer.Option(min=0, max=GIB, help="Bytes a payload.")] = 100,
     utubes: Annotated[int, typer.Option(min=1, help="Sub-queues, for utube types.")] = 1000,
     tube: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A tube that is there; else one is made.")
+        str | None,
+        typer.Option(metavar="NAME", help="A tube that exists; without it, one is made."),
     ] = None,
     *,
     remote: Remote,

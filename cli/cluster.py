@@ -122,7 +122,7 @@ def status(
     *,
     node: Node,
     live: Annotated[
-        bool, typer.Option("--live", help="Stay, and print a line for each event.")
+        bool, typer.Option("--live", help="Keep running, and print a line for each event.")
     ] = False,
     as_lines: Lines = False,
 ) -> None:
@@ -169,7 +169,7 @@ def role(
     *,
     node: Node,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on where proof is missing that nothing is lost.")
+        bool, typer.Option("--force", help="Go on even if nobody can prove that nothing is lost.")
     ] = False,
     at_lsn: Annotated[
         int | None,

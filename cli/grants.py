@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tandemq.model.rights import ROLE
 from tandemq_server.cli.output import json_line, table
 from tandemq_server.cli.remote import Caller, Json, Remote, remote_of
 from tandemq_server.cli.shared import given
@@ -16,10 +17,9 @@ from tandemq_server.cli.tasks import TubeName
 
 PANEL = "Rights"
 GRANTS_SPACE = 518
-_ROLE = "role:"
 
 Who = Annotated[str, typer.Argument(metavar="USER", help="A user's name, or a role's (--role).")]
-IsRole = Annotated[bool, typer.Option("--role", help="It is a role of the configuration.")]
+IsRole = Annotated[bool, typer.Option("--role", help="USER is a role of the configuration.")]
 Calls = Annotated[
     bool, typer.Option("--call", help="What producers and workers call: put, take, ack, ...")
 ]
@@ -99,7 +99,7 @@ def grants(
         return (await caller.connection.select(GRANTS_SPACE)).body
 
     rows = [
-        (row[0].removeprefix(_ROLE), "role" if row[0].startswith(_ROLE) else "user", row[1])
+        (row[0].removeprefix(ROLE), "role" if row[0].startswith(ROLE) else "user", row[1])
         for row in remote.run(work)
     ]
     if as_lines:

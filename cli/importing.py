@@ -46,13 +46,17 @@ def import_tubes(
             help="A space of xqueue, declared here already or by the YAML file: fields, features.",
         ),
     ] = None,
-    from_user: Annotated[str | None, typer.Option(help="Log in there; else guest.")] = None,
+    from_user: Annotated[
+        str | None, typer.Option(help="User to log in as there; guest unless given.")
+    ] = None,
     from_password_env: Annotated[
-        str, typer.Option(metavar="VARIABLE", help="Where that password is.")
+        str, typer.Option(metavar="VARIABLE", help="Variable with that password.")
     ] = "TANDEMQ_FROM_PASSWORD",
     from_tls_ca: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Speak TLS there; authority of its certificate."),
+        typer.Option(
+            metavar="FILE", help="Connect there by TLS; the authority of its certificate."
+        ),
     ] = None,
     page: Annotated[int, typer.Option(help="Tasks in one request.", min=1, max=PAGE_MAX)] = 1000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")] = False,

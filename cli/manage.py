@@ -68,7 +68,8 @@ def redrive(
         int | None, typer.Option("--count", min=1, help="At most so many; 10000 unless given.")
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TUBE", help="There, not where they came from.")
+        str | None,
+        typer.Option("--to", metavar="TUBE", help="Put them there, not where they came from."),
     ] = None,
     *,
     remote: Remote,

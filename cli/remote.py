@@ -47,15 +47,20 @@ Server = Annotated[
         "--server",
         metavar="HOST:PORT,...",
         envvar="TANDEMQ_SERVER",
-        help="The node; of several, separated by commas, the writable one.",
+        help="The node; of several, separated by commas, the one that serves.",
     ),
 ]
 UserName = Annotated[
     str | None,
-    typer.Option("--user", metavar="NAME", envvar="TANDEMQ_USER", help="Log in; else guest."),
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        envvar="TANDEMQ_USER",
+        help="User to log in as; guest unless given.",
+    ),
 ]
 PasswordEnv = Annotated[
-    str, typer.Option("--password-env", metavar="VARIABLE", help="Where the password is.")
+    str, typer.Option("--password-env", metavar="VARIABLE", help="Variable with the password.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document a line.")]
 

@@ -228,9 +228,12 @@ def replay(
     again: Annotated[
         bool, typer.Option("--again", help="Also what an earlier replay has put already.")
     ] = False,
-    buried: Annotated[bool, typer.Option("--buried", help="Also buried tasks; ready.")] = False,
+    buried: Annotated[
+        bool, typer.Option("--buried", help="Also buried tasks, as ready ones.")
+    ] = False,
     unsure: Annotated[
-        bool, typer.Option("--unsure", help="Also tasks of a snapshot that may be there still.")
+        bool,
+        typer.Option("--unsure", help="Also tasks of a snapshot, which may still be in the tube."),
     ] = False,
     as_lines: Json = False,
 ) -> None:

@@ -27,7 +27,9 @@ Set = Annotated[
 ]
 Init = Annotated[
     bool | None,
-    typer.Option("--init", help="Found a cluster: an empty node whose peer is not there yet."),
+    typer.Option(
+        "--init", help="Let an empty node found a cluster while its peer is not there yet."
+    ),
 ]
 Guest = Annotated[
     str | None,
@@ -92,7 +94,7 @@ def serve(
     init: Init = None,
     in_replicaset: Annotated[
         bool | None,
-        typer.Option("--in-replicaset/--alone", help="Keep who holds what across a switch-over."),
+        typer.Option("--in-replicaset/--alone", help="Workers keep tasks across a switch-over."),
     ] = None,
     ttr: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long a lost session keeps its tasks.")
@@ -102,7 +104,7 @@ def serve(
     ] = None,
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Private key, PEM.")] = None,
     allow_open: Annotated[
-        bool | None, typer.Option("--allow-open", help="Permit --guest all off loopback.")
+        bool | None, typer.Option("--allow-open", help="Allow --guest all off loopback.")
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")

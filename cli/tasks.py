@@ -48,7 +48,9 @@ def put(
     ttl: Duration = None,
     ttr: Duration = None,
     delay: Duration = None,
-    pri: Annotated[int | None, typer.Option(help="Smaller is served earlier.")] = None,
+    pri: Annotated[
+        int | None, typer.Option(help="Priority: a smaller number is served first.")
+    ] = None,
     utube: Annotated[str | None, typer.Option(metavar="NAME", help="The sub-queue.")] = None,
     key: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Put once: the same key again puts nothing.")
@@ -84,7 +86,9 @@ def put(
 @given(remote=remote_of)
 def take(
     tube: TubeName,
-    timeout: Annotated[str, typer.Option(metavar="TIME", help="How long to wait for one.")] = "0",
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to wait for a task.")
+    ] = "0",
     finish: Annotated[bool, typer.Option("--ack", help="Acknowledge it at once.")] = False,
     *,
     remote: Remote,

@@ -60,7 +60,7 @@ def top(
         Literal["name", "rate", "ready", "oldest"],
         typer.Option("--sort", help="Order of the tubes; all but name: the greatest first."),
     ] = "rate",
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
     *,
     tls: Tls | None,
     as_lines: Json = False,

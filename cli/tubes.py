@@ -98,13 +98,16 @@ def create(
     kind: Annotated[str, typer.Argument(metavar="TYPE", help="fifo, fifottl, utube, ...")],
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="As ttl=60 or capacity=1000."),
+        typer.Option(
+            "--option", metavar="KEY=VALUE", help="An option, such as ttl=60 or capacity=1000."
+        ),
     ] = None,
     temporary: Annotated[
-        bool, typer.Option("--temporary", help="Neither logged nor shipped.")
+        bool,
+        typer.Option("--temporary", help="In memory only: neither logged nor sent to replicas."),
     ] = False,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave one of that name as it is.")
+        bool, typer.Option("--if-not-exists", help="Do nothing if the same tube exists.")
     ] = False,
     *,
     remote: Remote,

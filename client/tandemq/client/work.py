@@ -45,7 +45,7 @@ def work(
     ] = "127.0.0.1:3301",
     user: Annotated[str | None, typer.Option(envvar="TANDEMQ_USER", help="Else guest.")] = None,
     password_env: Annotated[
-        str, typer.Option(metavar="VARIABLE", help="Where the password is.")
+        str, typer.Option(metavar="VARIABLE", help="Variable with the password.")
     ] = "TANDEMQ_PASSWORD",
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
