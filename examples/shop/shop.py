@@ -39,7 +39,7 @@ async def set_up(client: tandemq.Client) -> None:
     """Make the tubes; with other options than theirs it fails and says which differ."""
     for name in ("orders-dead", "mails-dead"):
         await client.create_tube(name, "fifo")
-    retries = {"retry_delay": 0.2, "retry_factor": 3, "ttr": 60}
+    retries = {"retry_delay": 0.1, "retry_factor": 3, "ttr": 60}
     await client.create_tube(
         "orders", "utubettl", max_attempts=ORDER_ATTEMPTS, dead_letter="orders-dead", **retries
     )
