@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo.node_process import TANDEMQ, NodeProcess
+from tests.cluster.cluster_nodes import QUICK, until
 from tests.deploy.conftest import DEPLOY
 from tests.ports import free_ports
 
@@ -174,8 +175,6 @@ class Machine:
             self.node = self._service().start()
 
     def _reloaded(self, before: int) -> None:
-        from tests.cluster.cluster_nodes import until
-
         assert self.node is not None
         node = self.node
         until(lambda: node.text().count("reload") > before, 30)
@@ -190,6 +189,7 @@ class Machine:
         env = dict(one.split("=", 1) for one in lines.splitlines() if one[:1].isalpha())
         self.data.mkdir(exist_ok=True)
         log = self.root / "journal"
+        words += QUICK
         return NodeProcess(log, *words, command=[command], verb=verb, env=env, cwd=self.data)
 
     def end(self) -> None:
