@@ -10,13 +10,12 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
-from tandemq.model.values import dataclass
 from tandemq_server.admin.problems import Problem
 from tandemq_server.config.units import is_loopback
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tandemq.model.values import dataclass
 from tandemq_server.admin.client import AdminClient, AdminError, AdminUnreachable, Json
 
 #: Tubes are asked for page by page up to so many.

@@ -10,9 +10,9 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tandemq.model.values import dataclass
 from tandemq_server.cli.output import REFUSED, CommandError
 
 if TYPE_CHECKING:

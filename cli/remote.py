@@ -10,13 +10,13 @@ import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from tandemq.client.flags import TlsCa, TlsCert, TlsKey, TlsServerName
 from tandemq.client.tls import Tls
-from tandemq.model.values import dataclass
 from tandemq_server.cli.output import NOTHING, REFUSED, UNREACHABLE, USAGE, CommandError, note
 from tandemq_server.config.units import parse_seconds, split_address
 

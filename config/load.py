@@ -9,13 +9,13 @@ import difflib
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from tandemq.model.values import dataclass
 from tandemq_server.config import checks
 from tandemq_server.config.credentials import read_secret
 from tandemq_server.config.schema import ENV_PREFIX, Settings

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from tandemq.model.units import GIB
-from tandemq.model.values import dataclass
 
 Level = Literal["ok", "warning", "error"]
 

@@ -8,14 +8,13 @@ skipped. A change in bulk is one transaction and one record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import failure
 from tandemq.model.record import KIND_DELETE, KIND_KICK, KIND_OTHER
 from tandemq.model.task import BURIED, DELAYED, READY, STATE_NAMES, TAKEN
 from tandemq.model.units import MIB
-from tandemq.model.values import dataclass
 from tandemq_server.drivers.base import sub_queue_name
 from tandemq_server.drivers.deadlines import duration_us
 from tandemq_server.engine import arguments, attempts, room

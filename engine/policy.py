@@ -6,13 +6,13 @@ tube without any of them has no policy and pays for none.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from tandemq.model.errors import QueueError, failure
 from tandemq.model.task import INFINITY_S, NEVER_US
 from tandemq.model.units import SECOND_US
-from tandemq.model.values import dataclass
 from tandemq_server.engine.room import REJECT, WAIT
 
 if TYPE_CHECKING:

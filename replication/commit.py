@@ -6,8 +6,9 @@ for `solo_after`; then the owner is told to open a solo term and to go on alone.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tandemq.model.units import SECOND_US
-from tandemq.model.values import dataclass
 
 LOCAL, PAIR = "local", "pair"
 #: A replica that made up what it lacked within this time keeps up.

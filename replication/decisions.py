@@ -5,12 +5,11 @@ Plain values; the owner writes, applies, cuts and closes. Nothing here decides.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tandemq.model.record import Record, Span
 from tandemq.model.terms import Term
-from tandemq.model.values import dataclass
 from tandemq_server.replication.lineage import Lineage
 from tandemq_server.replication.standing import Standing
 

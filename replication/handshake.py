@@ -6,9 +6,9 @@ One handshake per connection, ever: after REWIND the downstream cuts its log and
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from tandemq.model.terms import Claim, Term, decided
-from tandemq.model.values import dataclass
 from tandemq_server.replication.lineage import Lineage, LineageError
 from tandemq_server.replication.messages import (
     BOOTSTRAP,

@@ -8,8 +8,8 @@ node can add some. Layouts are listed in docs/replication.md; nothing here decid
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
-from tandemq.model.values import dataclass
 from tandemq_server.replication.lineage import ID_BYTES, Lineage
 from tandemq_server.replication.standing import Standing
 

@@ -7,7 +7,7 @@ is not known here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tandemq.model.record import (
@@ -25,7 +25,6 @@ from tandemq.model.record import (
     Op,
     Record,
 )
-from tandemq.model.values import dataclass
 
 #: Spaces below are the queue's own; tubes start here (spaces.store.SPACE_ID_FIRST).
 TUBE_SPACE_FIRST = 1024

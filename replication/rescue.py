@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
@@ -23,7 +23,6 @@ from tandemq.model.record import (
     frame_body,
 )
 from tandemq.model.terms import plain_term
-from tandemq.model.values import dataclass
 from tandemq_server.replication.lineage import ID_BYTES, Lineage, LineageError
 
 RESCUE_MAGIC = b"TQs1"

@@ -6,8 +6,9 @@ fiber asks for one step at a time. The other effects are for the owner to take n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tandemq.model.terms import Claim
-from tandemq.model.values import dataclass
 from tandemq_server.statemachine.promotion import Facts
 from tandemq_server.statemachine.roles import Role, Transition
 

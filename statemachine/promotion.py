@@ -6,10 +6,10 @@ Decisions over facts, each with the reason in words; nothing here acts or rememb
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from tandemq.model.units import SECOND_US
-from tandemq.model.values import dataclass
 
 #: How long a master is waited for that is to stop before another is forced, and a peer's answer.
 FENCE_US, ANSWER_US = 3_000_000, 2_000_000

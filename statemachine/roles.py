@@ -7,9 +7,8 @@ is done in a state is the fiber's business.
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import dataclass
 from enum import StrEnum
-
-from tandemq.model.values import dataclass
 
 HISTORY_MAX = 256
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tandemq.log.shipped import PARTS, VERSION, manifests, newest, not_shipped, object_name
 from tandemq.model.errors import StorageError
-from tandemq.model.values import dataclass
 from tandemq_server.storage.copies import MANIFEST_NAME, Manifest
 
 

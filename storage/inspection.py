@@ -7,6 +7,7 @@ Both are iterators that know their total bytes and how many are done, for a prog
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, ReadDisk
@@ -18,7 +19,6 @@ from tandemq.log.snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from tandemq.log.snapshot import SnapshotReader, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import KIND_NAMES, OP_NAMES, FrameError, Op, decode_body
-from tandemq.model.values import dataclass
 
 
 class DumpRow(NamedTuple):

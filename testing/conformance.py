@@ -8,10 +8,10 @@ about the order in which tasks are served, but that it depends on nothing outsid
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tandemq.model.errors import QueueError
-from tandemq.model.values import dataclass
 from tandemq_server.drivers.base import Driver, check_driver
 from tandemq_server.engine import batches
 from tandemq_server.engine.clients import EMPTY, NIL, PENDING

@@ -5,11 +5,10 @@ Nothing is run here; the server does what the `Evaluation` names. Other texts ar
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tandemq.model.errors import QueueError, failure
-from tandemq.model.values import dataclass
 from tandemq_server.wire import lua
 
 QUEUE_VERSION: Final = "1.5.0"

@@ -6,9 +6,8 @@ Tokens, literals, tables, dotted paths and calls, `local`, `return`, `if`. Nothi
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
-
-from tandemq.model.values import dataclass
 
 # Beyond these a text is not one of the forms clients send, and costs the event loop for nothing.
 TEXT_CHARS_MAX: Final = 262_144

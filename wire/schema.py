@@ -6,6 +6,7 @@ Which spaces there are and what they hold is the server's; this file only shapes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tandemq.model.errors import (
@@ -15,7 +16,6 @@ from tandemq.model.errors import (
     ER_NO_SUCH_SPACE,
     QueueError,
 )
-from tandemq.model.values import dataclass
 from tandemq_server.wire.arguments import malformed
 from tandemq_server.wire.constants import (
     KEY_INDEX_ID,

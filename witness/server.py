@@ -19,14 +19,13 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
 
 from tandemq.model.errors import StorageError
-from tandemq.model.values import dataclass
 from tandemq_server.admin.problems import Problem, problem_of
 from tandemq_server.admin.waiting_room import HttpListener
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, as_json, told

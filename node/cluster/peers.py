@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tandemq.model.values import dataclass
 from tandemq_server.replication.messages import ENDED, Heartbeat, Welcome
 from tandemq_server.replication.standing import Standing, contest, standing_of
 from tandemq_server.statemachine.promotion import PeerFacts

@@ -7,9 +7,9 @@ passes by itself (a peer that restarts, a link that is silent) is no trouble.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tandemq.model.values import dataclass
 from tandemq_server.node.cluster.failover import report
 from tandemq_server.node.cluster.follow import UpstreamLink
 from tandemq_server.node.cluster.links import Feed, Link

@@ -6,9 +6,8 @@ Must not be here: any of them by name (facades/).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from tandemq.model.values import dataclass
 
 if TYPE_CHECKING:
     from tandemq_server.engine.tube import EngineTube

@@ -5,10 +5,10 @@ Told by the rim, which has them from the configuration.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from tandemq.model.units import KIB, MIB
-from tandemq.model.values import dataclass
 
 
 class Accounts(Protocol):

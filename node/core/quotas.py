@@ -6,10 +6,10 @@ A call is wrapped when its name is looked up, for users with a quota alone: othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tandemq.model.units import SECOND_US
-from tandemq.model.values import dataclass
 from tandemq_server.engine.usage import Holding, Usage, over
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from tandemq.model.errors import QueueError
-from tandemq.model.values import dataclass
 from tandemq_server.node.core.connection import Ticket
 from tandemq_server.wire.arguments import plain
 from tandemq_server.wire.constants import ERROR_FLAG, KEY_ERROR_TEXT, KEY_TYPE

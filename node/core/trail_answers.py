@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tandemq.model.values import dataclass
 from tandemq_server.node.core.trail import Noted
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tandemq.model.units import KIB, MIB
-from tandemq.model.values import dataclass
 from tandemq_server.node.core.identity import ClientBounds
 from tandemq_server.node.core.quotas import UserQuota
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from tandemq.log.snapshot import read_snapshot, snapshot_name, snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import CREATE, INSERT_MANY, FrameError, Op, Record, decode_body
 from tandemq.model.task import NEVER_US
-from tandemq.model.values import dataclass
 from tandemq_server.replication.replay import ReplayPlan, RescuedTask, TaskKey, replay_plan
 from tandemq_server.replication.rescue import RescueError, RescueNote, decode_note
 from tandemq_server.storage.inspection import Dump

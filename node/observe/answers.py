@@ -6,9 +6,8 @@ new state is reached; the API bounds how long its caller waits, never the operat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
-
-from tandemq.model.values import dataclass
 
 if TYPE_CHECKING:
     from tandemq_server.node.core.trail_answers import Trail

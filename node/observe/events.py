@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tandemq.model.values import dataclass
 from tandemq_server.node.observe.answers import EventKind, NodeStatus, Peer
 
 #: Events kept for those who come back with the id of the last one they saw.

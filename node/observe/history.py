@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from tandemq.model.values import dataclass
 from tandemq_server.node.observe.answers import Peer, State
 from tandemq_server.node.observe.inventory_answers import History, PeerLag, Sample, TubeRates
 from tandemq_server.node.observe.metrics import counts_of

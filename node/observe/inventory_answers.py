@@ -7,10 +7,9 @@ moments seconds since the epoch, rates per second.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tandemq.model.values import dataclass
 from tandemq_server.node.observe.answers import Lag, LossBoundAnswer, State, SwitchReport
 from tandemq_server.node.observe.rights import GrantOrder, GrantResult, Grants
 

@@ -7,9 +7,9 @@ where the numbers come from, HTTP.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from tandemq.model.values import dataclass
 from tandemq_server.node.cluster.sharing import unkept
 from tandemq_server.node.observe.answers import ClusterStatus, NodeStatus, Peer
 from tandemq_server.node.observe.inventory_answers import TubeStatus

@@ -6,13 +6,13 @@ of what to send.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
 from tandemq.model.task import NEVER_US
 from tandemq.model.units import SECOND_US
-from tandemq.model.values import dataclass
 from tandemq_server.facades.queue15.tasks import DATA as DATA_15
 from tandemq_server.facades.queue15.tasks import TUBE as LANE_15
 from tandemq_server.facades.queue15.tasks import split_array

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from tandemq.model.values import dataclass
 
 GrantAction = Literal["grant", "revoke"]
 

@@ -6,6 +6,8 @@ Created once, verified at every start; a foreign or newer directory is refused b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tandemq.log.blocks import (
     BLOCK_SIZE,
     FORMAT_VERSION,
@@ -18,7 +20,6 @@ from tandemq.log.blocks import (
 from tandemq.log.disk import SUFFIX_IN_PROGRESS, Disk, ReadDisk, write_file
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameError
-from tandemq.model.values import dataclass
 
 META_NAME = "meta"
 COMMIT_NAME = "commit"

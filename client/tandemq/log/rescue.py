@@ -7,6 +7,7 @@ versions left out the id. Whether to cut, and what becomes of what is saved, is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tandemq.log.disk import (
     RESCUE_PREFIX,
@@ -33,7 +34,6 @@ from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
 from tandemq.model.record import FrameHeader, Record, decode_body, encode_frame
 from tandemq.model.terms import Term
-from tandemq.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tandemq.log.blocks import (
@@ -36,7 +36,6 @@ from tandemq.model.record import (
 )
 from tandemq.model.terms import TERM_FIELDS, Term, is_claim, plain_term
 from tandemq.model.units import KIB
-from tandemq.model.values import dataclass
 
 HEADER_MAGIC = b"TQh1"
 FOOTER_MAGIC = b"TQe1"

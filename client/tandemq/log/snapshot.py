@@ -8,6 +8,7 @@ decided elsewhere. `snapshot_writer.py` makes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -38,7 +39,6 @@ from tandemq.model.record import (
     frame_body,
 )
 from tandemq.model.terms import Term
-from tandemq.model.values import dataclass
 
 CATALOGUE_MAGIC = b"TQc1"
 ROWS_MAGIC = b"TQr1"
