@@ -85,11 +85,12 @@ class LiveExam:
                 f"if the master died: {told['outlook']}",
                 "" if ready else "bring partner and arbiter back; `tandemq failover status`",
             )
-        if status["rescue_files"]:
+        # A node of an older version counts files only; one of them may have no task in it.
+        if waiting := status.get("rescue_tasks", status["rescue_files"]):
             yield self._found(
                 "rescue files",
                 "warning",
-                f"{status['rescue_files']} files of records that a rewind cut off",
+                f"{waiting} tasks that a rewind cut off wait in rescue files",
                 "`tandemq rescue list DIR` on that machine shows them",
             )
         if status["wal_mode"] == "none":

@@ -165,6 +165,7 @@ class NodeStatus:
     in_replicaset: bool = False
     summary: str = ""
     failover: FailoverStatus | None = None
+    rescue_tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

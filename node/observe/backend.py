@@ -207,6 +207,7 @@ class NodeBackend:
             failover=failover_of(self.peering),
             session_ttr=float(engine.ttr_s),
             in_replicaset=engine.in_replicaset,
+            rescue_tasks=self.rescued.count,
         )
         return replace(found, summary=summary(found))
 

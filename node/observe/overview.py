@@ -176,10 +176,10 @@ def _safety(status: NodeStatus) -> Iterator[Concern]:
                 f"{_name(peer)} is {peer.lag.records} records, {peer.lag.seconds:.0f} s behind",
                 "its disk or the network is too slow, or it catches up after an absence",
             )
-    if status.rescue_files:
+    if status.rescue_tasks:
         yield Concern(
             "amber",
-            f"{status.rescue_files} rescue files: records that a rewind cut off",
+            f"{status.rescue_tasks} tasks that a rewind cut off wait in rescue files",
             "`tandemq rescue list DIR` on that machine shows them",
         )
     if status.peers and status.writable:

@@ -65,7 +65,7 @@ def test_all_is_well() -> None:
         (with_peer(A, connected=False), "amber", "b cannot be reached: nobody could take", "start"),
         (with_peer(A, lag=Lag(9, 99, 11.0)), "amber", "b is 9 records, 11 s behind", "too slow"),
         (replace(A, solo=True, ack="pair"), "amber", "a goes on alone", "bring the replica back"),
-        (replace(A, rescue_files=2), "amber", "2 rescue files", "rescue list"),
+        (replace(A, rescue_tasks=2), "amber", "2 tasks that a rewind cut off", "rescue list"),
         (replace(A, session_ttr=0.0), "amber", "queue.ttr is 0: at a switch-over", "leave both"),
         (replace(A, problem="odd"), "amber", "odd", "logs"),
     ],
@@ -115,6 +115,6 @@ def test_memory_and_dead_letters() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    both = replace(with_peer(A, connected=False), rescue_files=1)
+    both = replace(with_peer(A, connected=False), rescue_tasks=1)
     found = look(both, replace(JOBS, paused_takes=True), memory_state=2)
     assert [one.level for one in found.concerns] == ["red", "amber", "amber", "amber"]
