@@ -87,6 +87,9 @@ class Dialing:
                 here = self.on_disk(synced=True)
                 if ack.durable_lsn > here:
                     self.world.wrong(f"P1: {self.name} confirmed {ack.durable_lsn}, has {here}")
+            if ack is not None:
+                # True when it is said; the log may be cut while it is on its way.
+                self.confirmations.append((outward, ack.durable_lsn))
             return ack
 
         link.applier.ack = checked  # type: ignore[method-assign]

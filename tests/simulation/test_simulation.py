@@ -51,6 +51,11 @@ WIDE_REGRESSIONS = {
     404141: "the judge took a confirmation sent before its disk was lost for none",
     258: "an ack in a whole state that was saved: told nowhere (known, left out)",
 }
+#: Seeds of plans with every dimension there is; likewise.
+WHOLE_REGRESSIONS = {
+    703981: "the judge took a confirmation for none that its sender had cut since, by force",
+    707504: "likewise, sent to a master whom force had chosen before",
+}
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
 SEEDS = int(os.environ.get("SIM_SEEDS", "2000"))
 FIRST = int(os.environ.get("SIM_FIRST", "100000"))
@@ -71,6 +76,12 @@ def test_wide_seeds_that_once_failed(seed: int, monkeypatch: pytest.MonkeyPatch)
     # As they were when they failed, whatever is switched off now.
     monkeypatch.setenv("SIM_WITH", "b_three_forced")
     monkeypatch.setenv("SIM_WITHOUT", ",".join(LATER))
+    assert not run(seed)[1]
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", WHOLE_REGRESSIONS, ids=str)
+def test_whole_seeds_that_once_failed(seed: int) -> None:
     assert not run(seed)[1]
 
 
