@@ -317,7 +317,11 @@ class Node:
 
     def _snapshot_for_downstream(self) -> None:
         def done(task: asyncio.Task[int]) -> None:
-            if not task.cancelled() and task.exception() is None:
+            if task.cancelled():
+                return
+            if error := task.exception():
+                self.peering.source.snapshot_failed(error)
+            else:
                 self.peering.source.snapshot_ready()
 
         self.snapshots.start().add_done_callback(done)

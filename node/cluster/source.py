@@ -39,8 +39,8 @@ CRC_BYTES = 4 * MIB
 class Source:
     """This node as an upstream.
 
-    want_snapshot(): write one, then call `snapshot_ready`. passed: how far each downstream ever
-    seen has the log, by node id.
+    want_snapshot(): write one, then call `snapshot_ready` or `snapshot_failed`. passed: how far
+    each downstream ever seen has the log, by node id.
     """
 
     def __init__(self, peering: Peering) -> None:
@@ -249,6 +249,10 @@ class Source:
         if any(feed.bootstrapping for feed in self.peering.feeds):
             self.serve_waiting()
 
+    def snapshot_failed(self, error: BaseException) -> None:
+        """None could be written for who waits: the disk is ill, or full, and may be well again."""
+        self._come_again(error)
+
     def _checksum(self, name: str, at: int, crc: int) -> None:
         data = self.read_snapshot(name, at, CRC_BYTES)
         if data is None:
@@ -277,8 +281,8 @@ class Source:
                 if self.wal.gate is not None and feed.hello is not None:
                     self.wal.gate.link_up(feed.hello.node_id)
 
-    def _come_again(self, error: StorageError) -> None:
-        """The disk does not say which snapshots there are: who waits for one asks again later."""
+    def _come_again(self, error: BaseException) -> None:
+        """There is no snapshot, or none can be found: who waits for one asks again later."""
         for feed in list(self.peering.feeds):
             if feed.bootstrapping:
                 feed.end(STOPPING, f"no snapshot can be read here: {error}")

@@ -533,7 +533,10 @@ class SimNode(Dialing):
 
         def done(task: asyncio.Task[int]) -> None:
             if task.cancelled() or task.exception() is not None:
-                self.say(f"snapshot failed: {None if task.cancelled() else task.exception()}")
+                error = None if task.cancelled() else task.exception()
+                self.say(f"snapshot failed: {error}")
+                if error is not None and for_downstream:
+                    self.peering.source.snapshot_failed(error)
             elif for_downstream:
                 self.peering.source.snapshot_ready()
 

@@ -55,6 +55,8 @@ WIDE_REGRESSIONS = {
 WHOLE_REGRESSIONS = {
     703981: "the judge took a confirmation for none that its sender had cut since, by force",
     707504: "likewise, sent to a master whom force had chosen before",
+    707136: "a snapshot for a replica that waited failed, and it waited for ever",
+    709122: "likewise",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
 SEEDS = int(os.environ.get("SIM_SEEDS", "2000"))
