@@ -236,7 +236,7 @@ class Source:
         try:
             name = self.storage.newest_snapshot(self.first_lsn - 1)
         except StorageError as error:
-            self._come_again(error)
+            self.snapshot_failed(error)
             return
         if name is None:
             self.want_snapshot()
@@ -248,10 +248,6 @@ class Source:
     def snapshot_ready(self) -> None:
         if any(feed.bootstrapping for feed in self.peering.feeds):
             self.serve_waiting()
-
-    def snapshot_failed(self, error: BaseException) -> None:
-        """None could be written for who waits: the disk is ill, or full, and may be well again."""
-        self._come_again(error)
 
     def _checksum(self, name: str, at: int, crc: int) -> None:
         data = self.read_snapshot(name, at, CRC_BYTES)
@@ -273,7 +269,7 @@ class Source:
                 crc,
             )
         except StorageError as error:
-            self._come_again(error)
+            self.snapshot_failed(error)
             return
         for feed in self.peering.feeds:
             if feed.bootstrapping:
@@ -281,8 +277,8 @@ class Source:
                 if self.wal.gate is not None and feed.hello is not None:
                     self.wal.gate.link_up(feed.hello.node_id)
 
-    def _come_again(self, error: BaseException) -> None:
-        """There is no snapshot, or none can be found: who waits for one asks again later."""
+    def snapshot_failed(self, error: BaseException) -> None:
+        """None can be written, or found: who waits for one asks again later."""
         for feed in list(self.peering.feeds):
             if feed.bootstrapping:
                 feed.end(STOPPING, f"no snapshot can be read here: {error}")

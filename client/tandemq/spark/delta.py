@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from tandemq.spark.archive import durable
-from tandemq.spark.changes import ChangesReader, Written
+from tandemq.spark.changes import ChangesReader, ChangesWriter
 from tandemq.spark.columns import ALL, arrow_schema
 from tandemq.spark.folder import ArrowFolder
 
@@ -153,12 +151,9 @@ class DeltaReader(ChangesReader):
         return DeltaFolder(self.values["into"])
 
 
-class DeltaWriter(DataSourceStreamArrowWriter):
+class DeltaWriter(ChangesWriter):
     def __init__(self, url: str, feed: str) -> None:
         self.url, self.feed = url, feed
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written([name for batch in iterator for name in batch.column(0).to_pylist()])
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         files = [name for one in messages for name in one.files]
