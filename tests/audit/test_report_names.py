@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from tandemq.pipeline.report import chart
+from tandemq.pipeline.page import chart
 
 NAMES = ["price_$^$_x", "$a$", "_hidden", "a<b>&c", "очередь", "鱼", "{x}", "\\frac{1}", "%s %d"]
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.logmaker import LogMaker
 from tandemq.pipeline import history, report
-from tandemq.pipeline.report import chart
+from tandemq.pipeline.page import chart
 
 #: Legal all of them; the last ones are longer than a file's name may be.
 NAMES = ["price_$^$_x", "_a/b=c%d", "<i>..</i>", "鱼" * 90, "n" * 3000, "n" * 3001]

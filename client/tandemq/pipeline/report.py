@@ -1,16 +1,13 @@
 """The report: what a queue did, hour by hour and tube by tube, as tables and one HTML page.
 
-Every table is a function of history's rows, so it can be tested and used alone. The page holds its
-charts as inline SVG and loads nothing.
+Here are the jobs that make a history's rows few figures; tables of them are made in
+`report_tables.py`, the page of the tables in `page.py`.
 """
 
 from __future__ import annotations
 
-import html
-import io
 import json
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,9 +19,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tandemq.model.units import HOUR_US, SECOND_US
 from tandemq.pipeline import figures as fig
 from tandemq.pipeline import history as histories
+from tandemq.pipeline import page, report_tables
 from tandemq.pipeline.arrays import Ints
 from tandemq.pipeline.events import kept, parts_for, spread, stretches
 from tandemq.pipeline.exchange import BUCKETS_MIN
@@ -32,13 +29,9 @@ from tandemq.spark.groups import json_of
 from tandemq.spark.mapped import mapped
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import SparkSession
 
 TOP = 20
-#: Of a tube's name in a legend.
-LABEL_CHARS = 40
-WORKERS = 1000
 #: What is read of the log itself: the payloads of what failed.
 PUTS = ("lsn", "node", "tube", "payload", "rescue")
 #: Of failed tasks so many are looked at: every worker has the LSNs of their puts.
@@ -51,12 +44,6 @@ FAILING = pa.schema(
         ("tasks", pa.int64()),
     ]
 )
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; color: #222 }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right }
-th:first-child, td:first-child { text-align: left } svg { max-width: 100%; height: auto }
-"""
 
 
 def figures(spark: SparkSession, history: str) -> pa.Table:
@@ -90,70 +77,6 @@ def _figures(
 
 def _quantiles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from fig.quantiles(batch.column(0) for batch in batches)
-
-
-def throughput(found: pd.DataFrame) -> pd.DataFrame:
-    """tube, hour: puts, takes, ended, retries, wait and run quantiles in ms."""
-    import pandas as pd
-
-    key = ["tube", "hour"]
-    columns = []
-    for what, names in (
-        ("puts", {"a": "puts"}),
-        ("takes", {"a": "takes", "b": "retries"}),
-        ("ended", {"a": "ended"}),
-    ):
-        sums = _of(found, what).groupby(key)[[*names]].sum()
-        columns.append(sums.rename(columns=names))
-    table = pd.concat(columns, axis=1).fillna(0).astype("int64")
-    table = table[["puts", "takes", "ended", "retries"]]
-    for what in ("wait", "run"):
-        names = {
-            one: f"{what}_p{int(q * 100)}_ms" for one, q in zip("abc", fig.QUANTILES, strict=True)
-        }
-        values = _of(found, what).set_index(key)[[*names]] / 1000
-        table = table.join(values.rename(columns=names))
-    return table.sort_index().reset_index()
-
-
-def backlog(found: pd.DataFrame) -> pd.DataFrame:
-    """tube, hour: tasks there at its end, and the age of the oldest of them in seconds."""
-    stays = _of(found, "stay")
-    last = int(_of(found, "last")["a"].max()) if len(stays) else 0
-    until = stays["a"].where(stays["a"] != fig.OPEN, last // HOUR_US)
-    hours = (until - stays["hour"] + 1).to_numpy("int64")
-    at = np.repeat(np.arange(len(stays)), hours)
-    there = stays.iloc[at][["tube", "hour", "b", "c"]]
-    there["hour"] += np.arange(len(at)) - np.repeat(np.cumsum(hours) - hours, hours)
-    table = there.groupby(["tube", "hour"]).agg({"b": "sum", "c": "min"}).reset_index()
-    moment = np.minimum((table["hour"] + 1) * HOUR_US, last)
-    table["oldest_s"] = ((moment - table["c"]) / SECOND_US).round(3)
-    return table.rename(columns={"b": "backlog"})[["tube", "hour", "backlog", "oldest_s"]]
-
-
-def workers(found: pd.DataFrame) -> pd.DataFrame:
-    """consumer: deliveries, acked, seconds at work, and which part of its time that was."""
-    how = {"a": "sum", "b": "sum", "c": "sum", "d": "min", "e": "max"}
-    table = _of(found, "worker").groupby("text").agg(how).reset_index()
-    span = (table["e"] - table["d"]).where(lambda us: us > 0)
-    table["utilisation"] = (table["c"] / span).round(3)
-    table["busy_s"] = (table["c"] / SECOND_US).round(3)
-    names = {"text": "consumer", "a": "deliveries", "b": "acked"}
-    table = table.rename(columns=names).sort_values(["busy_s", "consumer"], ascending=[False, True])
-    return table[["consumer", "deliveries", "acked", "busy_s", "utilisation"]].head(WORKERS)
-
-
-def outcomes(found: pd.DataFrame) -> pd.DataFrame:
-    """tube, outcome: tasks, and deliveries of all of them."""
-    table = _of(found, "outcome").groupby(["tube", "text"])[["a", "b"]].sum().reset_index()
-    return table.rename(columns={"text": "outcome", "a": "tasks", "b": "deliveries"})
-
-
-def _of(found: pd.DataFrame, what: str) -> pd.DataFrame:
-    """The figures of one kind, numbers as numbers."""
-    rows = found[found["what"] == what]
-    whole = [name for name in ("hour", *"abcde") if rows[name].notna().all()]
-    return rows.astype(dict.fromkeys(whole, "int64"))
 
 
 def failing(
@@ -234,8 +157,6 @@ def run(
     history: the folder of `history.py`, which is brought up to the log's end and kept; else
     one below `out` that is removed at the end.
     """
-    import pandas as pd
-
     home = Path(out)
     home.mkdir(parents=True, exist_ok=True)
     aside = home / "_history"
@@ -247,86 +168,13 @@ def run(
         bodies = made.filter(pc.equal(made["what"], "failed"))["body"].chunks
         failed = fig.failed(bodies, FAILED_MAX)
         worst = failing(spark, paths, failed, histories.node_of(folder), field)
-        found = made.drop(["bucket", "body"]).to_pandas()
-        tables = {
-            "throughput": throughput(found),
-            "backlog": backlog(found),
-            "workers": workers(found),
-            "outcomes": outcomes(found),
-            "failing": pd.DataFrame(worst, columns=["tube", "key", "failures", "tasks"]),
-        }
+        tables = report_tables.tables(made, worst)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    for name in ("throughput", "backlog"):
-        hours = pd.to_datetime(tables[name]["hour"] * 3600, unit="s", utc=True)
-        tables[name]["hour"] = hours
     for name, table in tables.items():
         # Spark Connect leaves its measurements there, which no format knows how to write.
         table.attrs.clear()
         table.to_parquet(home / f"{name}.parquet", index=False)
         table.to_csv(home / f"{name}.csv", index=False)
-    (home / "report.html").write_text(page(tables), encoding="utf-8")
+    (home / "report.html").write_text(page.page(tables), encoding="utf-8")
     return {"page": str(home / "report.html"), **{name: len(t) for name, t in tables.items()}}
-
-
-def label_of(tube: str, says: str) -> str:
-    """A line's name in the legend, which leaves out what begins with an underscore; a tube's name
-    may be longer than the chart is wide."""
-    tube = tube if len(tube) <= LABEL_CHARS else tube[: LABEL_CHARS - 1] + "…"
-    text = f"{tube} {says}".strip()
-    return f" {text}" if text.startswith("_") else text
-
-
-def chart(table: pd.DataFrame, values: dict[str, str], title: str, unit: str) -> str:
-    """One SVG: a line per tube and column. `values`: column to what the legend says."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3), layout="constrained")
-    FigureCanvasSVG(figure)
-    axes = figure.add_subplot()
-    for tube, rows in table.groupby("tube"):
-        for column, says in values.items():
-            axes.plot(rows["hour"], rows[column], marker=".", label=label_of(tube, says))
-    axes.set_title(title, loc="left")
-    axes.set_ylabel(unit)
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    figure.autofmt_xdate()
-    if len(table):
-        for said in axes.legend(fontsize="small", ncols=3).get_texts():
-            said.set_parse_math(False)
-    text = io.StringIO()
-    # Names stay text: what letters there are is the reader's fonts' business.
-    with rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    # Only the drawing: the XML head names a DTD on another server.
-    return text.getvalue()[text.getvalue().index("<svg") :]
-
-
-def page(tables: dict[str, pd.DataFrame]) -> str:
-    """The whole page; it refers to nothing outside itself."""
-    rates, stock = tables["throughput"], tables["backlog"]
-    charts = [
-        chart(rates, {"puts": "put", "ended": "ended"}, "Throughput", "tasks per hour"),
-        chart(rates, {"wait_p50_ms": "p50", "wait_p99_ms": "p99"}, "Waiting", "ms"),
-        chart(rates, {"run_p50_ms": "p50", "run_p99_ms": "p99"}, "Running", "ms"),
-        chart(stock, {"backlog": ""}, "Backlog at the end of the hour", "tasks"),
-        chart(stock, {"oldest_s": ""}, "Age of the oldest task", "s"),
-    ]
-    titles = {
-        "outcomes": "How tasks ended",
-        "throughput": "Hour by hour",
-        "backlog": "Backlog",
-        "failing": "What failed most",
-        "workers": "Workers",
-    }
-    parts = ["<h1>Queue report</h1>", *charts]
-    for name, title in titles.items():
-        parts.append(f"<h2>{html.escape(title)}</h2>")
-        parts.append(tables[name].to_html(index=False, border=0, na_rep="", max_rows=200))
-    body = "\n".join(parts)
-    head = f"<meta charset='utf-8'><title>Queue report</title><style>{STYLE}</style>"
-    return f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>\n"
