@@ -20,7 +20,7 @@ from demo.crowd import connect, disconnect
 from demo.pair import Member, cluster, until
 
 SECTION = "failover"
-FLIPS, FLIPS_FULL = 20, 100
+FLIPS, FLIPS_FULL = 20, 300
 READY = 1_000_000
 #: One turn beside another differs by a tenth either way, and a fiftieth is looked for: so there are
 #: many turns, of so many operations at most.

@@ -6,6 +6,7 @@ Here: the measurements of one section. Must not be here: the table, options, a n
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -125,8 +126,8 @@ async def _delays(target: Target, effort: Effort) -> list[float]:
 
 
 def at(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie."""
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+    """The smallest value that at least `share` of them do not exceed (nearest rank)."""
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
 
 
 # -- flips -----------------------------------------------------------------------------------------

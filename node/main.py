@@ -183,9 +183,9 @@ class Node:
             secrets.token_hex(4),
         )
         made.turns = self.shell.turns
-        made.trail = self.trail
+        made.trail, made.memory = self.trail, self.memory
         made.reloader = self.reloading.reload
-        made.memory = self.memory
+        made.later = asyncio.get_running_loop().call_later
         return made
 
     def _join_peers(self) -> None:

@@ -75,14 +75,20 @@ class Asking:
 
     # -- orders ----------------------------------------------------------------------------------
 
-    def order(self, name: str, read_only: bool, reason: str) -> bool:
-        """Ask a peer to become (not) writable; False when there is no link to it."""
+    def way_to(self, name: str) -> Link | None:
+        """A link to a peer that lives."""
         for link in self.peering.links():
             known = known_at(link)
             if known is not None and not link.ended and known.node_name == name:
-                link.send(Ask(read_only, reason))
-                return True
-        return False
+                return link
+        return None
+
+    def order(self, name: str, read_only: bool, reason: str) -> bool:
+        """Ask a peer to become (not) writable; False when there is no link to it."""
+        link = self.way_to(name)
+        if link is not None:
+            link.send(Ask(read_only, reason))
+        return link is not None
 
     def ordered(self, read_only: bool, reason: str) -> None:
         """A peer carries out an operator's switch-over."""

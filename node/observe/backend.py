@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 
 #: Transitions shown, the newest last.
 TRANSITIONS_SHOWN = 50
+#: Listeners hear of a peer at most so much later.
+LOOK_SECONDS = 0.02
 
 
 class NodeBackend:
@@ -115,16 +118,31 @@ class NodeBackend:
         role.observers.append(self._changed)
         peering.observers.append(self._peer_changed)
         self._peers: tuple[object, ...] = ()
+        #: Set by the rim: calls back after so many seconds.
+        self.later: Callable[[float, Callable[[], None]], object] = lambda _, look: look()
+        self._looking = False
+        #: What status shows of the role's history, made once each.
+        self._transitions = deque(
+            map(_transition, role.fiber.state.history), maxlen=TRANSITIONS_SHOWN
+        )
         #: One reader of the log at a time.
         self._reading = asyncio.Lock()
 
     def _changed(self, made: roles.Transition) -> None:
         key = (made.origin.value, made.target.value)
         self.seconds[key] = self.seconds.get(key, 0.0) + made.duration_us / SECOND_US
+        self._transitions.append(_transition(made))
         self.observe()
 
     def _peer_changed(self) -> None:
+        """Looked at in a moment: a switch-over has a dozen of these, and waits for none of them."""
+        if not self._looking:
+            self._looking = True
+            self.later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
         """A heartbeat that says what the one before did is no news."""
+        self._looking = False
         now = tuple((p.name, p.connected, p.state, p.writable) for p in peers_of(self.peering))
         if now != self._peers:
             self._peers = now
@@ -199,9 +217,7 @@ class NodeBackend:
             rescue_files=self.storage.rescue_files,
             lag=own_lag(self.peering),
             peers=peers_of(self.peering),
-            transitions=tuple(_transition(made) for made in list(self.role.fiber.state.history))[
-                -TRANSITIONS_SHOWN:
-            ],
+            transitions=tuple(self._transitions),
             problem="; ".join(self._problems()) or None,
             promotion=settings.compat.promotion,
             failover=failover_of(self.peering),

@@ -210,6 +210,7 @@ class Switchover:
         """Ask a peer, again and again, until its link shows that it did, or nothing is done."""
         wanted, under_way = ("RUNNING", "STARTUP") if not read_only else ("WAITING", "ENDING")
         began = sign = time.monotonic()
+        over, asked = None, 0.0
         while True:
             peer = next((p for p in peers_of(self.peering) if (p.name or p.address) == name), None)
             now = time.monotonic()
@@ -220,7 +221,11 @@ class Switchover:
                     sign = now
             if now - sign > PATIENCE_SECONDS or now - began > ANSWER_SECONDS:
                 return f"is not {wanted} after {now - began:.1f} s"
-            self.peering.asking.order(name, read_only, reason)
+            way = self.peering.asking.way_to(name)
+            if way is not over or now - asked >= REPEAT_SECONDS:
+                # Whatever changes wakes this: only over a new link is it asked sooner again.
+                self.peering.asking.order(name, read_only, reason)
+                over, asked = way, now
             self.changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPEAT_SECONDS):
