@@ -116,6 +116,7 @@ def witness(
     """
     from tandemq_server.arbiters.base import ArbiterRefused
     from tandemq_server.arbiters.open import secret
+    from tandemq_server.config.certificates import CertificateEnd, end_of
     from tandemq_server.config.units import split_address
     from tandemq_server.node.loop.log_lines import Logger
     from tandemq_server.witness.process import serve
@@ -134,7 +135,11 @@ def witness(
         raise CommandError(f"{flag}: {error}", USAGE) from None
     tls = _tls(tls_cert, tls_key)
     _check(host, token, tls)
-    listening = Listening(host, port, token, tls, connections_max=connections_max)
+    ends_s = None if tls_cert is None else end_of(tls_cert)
+    certificates = () if ends_s is None else (CertificateEnd("tls.cert", ends_s),)
+    listening = Listening(
+        *(host, port, token, tls), connections_max=connections_max, certificates=certificates
+    )
     raise typer.Exit(serve(data_dir, listening, clusters_max, Logger(log_level, log_format)))
 
 

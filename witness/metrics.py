@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from tandemq_server.config.certificates import CertificateEnd
 from tandemq_server.witness.register import Registers
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -17,7 +18,9 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 class Metrics:
     """Counters of one witness, and what its registers hold when they are asked."""
 
-    def __init__(self, registers: Registers, living: Living) -> None:
+    def __init__(
+        self, registers: Registers, living: Living, certificates: tuple[CertificateEnd, ...]
+    ) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.swaps = Counter(
             "tandemq_witness_swaps",
@@ -39,7 +42,7 @@ class Metrics:
         )
         for outcome in ("made", "lost", "refused"):
             self.swaps.labels(outcome)
-        self.registry.register(_Held(registers, living))
+        self.registry.register(_Held(registers, living, certificates))
         ProcessCollector(registry=self.registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -59,9 +62,12 @@ class Living:
 
 
 class _Held(Collector):
-    def __init__(self, registers: Registers, living: Living) -> None:
+    def __init__(
+        self, registers: Registers, living: Living, certificates: tuple[CertificateEnd, ...]
+    ) -> None:
         self._registers = registers
         self._living = living
+        self._certificates = certificates
 
     def describe(self) -> list[Metric]:
         return []
@@ -87,6 +93,15 @@ class _Held(Collector):
         yield numbers
         yield alone
         yield nodes
+        # Named as a node's, so that one alert watches both.
+        ends = GaugeMetricFamily(
+            "tandemq_certificate_end_timestamp_seconds",
+            "When the witness's certificate ends, as Unix time, by the setting.",
+            labels=["setting"],
+        )
+        for one in self._certificates:
+            ends.add_metric([one.setting], one.ends_s)
+        yield ends
         yield GaugeMetricFamily(
             "tandemq_witness_log_bytes", "Size of the register's file.", registers.size
         )

@@ -29,6 +29,7 @@ from tandemq.model.errors import StorageError
 from tandemq_server.admin.problems import Problem, problem_of
 from tandemq_server.admin.waiting_room import HttpListener
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, as_json, told
+from tandemq_server.config.certificates import CertificateEnd
 from tandemq_server.statemachine.seat import SeatReading
 from tandemq_server.witness.checks import (
     BODY_MAX,
@@ -65,6 +66,7 @@ class Listening:
     ask_s: float = 5.0
     connections_max: int = 256
     nodes_max: int = 16
+    certificates: tuple[CertificateEnd, ...] = ()
 
 
 class WitnessServer(Living):
@@ -84,7 +86,7 @@ class WitnessServer(Living):
         self._failed = failed
         self._token = Token(config.token)
         self._liveness = Liveness(time.monotonic(), TICK_S)
-        self._metrics = Metrics(registers, self)
+        self._metrics = Metrics(registers, self, config.certificates)
         # One thread changes the registers, one change after the other.
         self._writer = ThreadPoolExecutor(1, "witness")
         #: Set, and replaced, with each change of any seat.

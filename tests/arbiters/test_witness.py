@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandemq_server.arbiters.base import ArbiterRefused, SwapLost, Unreachable
@@ -181,6 +183,14 @@ def test_token_and_certificate_keep_strangers_out(tmp_path: Path) -> None:
         assert call(process.url, "GET", "/health", None, tls) == (200, {"status": "ok"})
         good = {"Authorization": f"Bearer {TOKEN}"}
         assert call(process.url, "GET", "/v1/jobs/seat", None, tls, **good)[1]["revision"] == 0
+        request = urllib.request.Request(process.url + "/metrics", headers=good)
+        with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
+            shown = answer.read().decode()
+        ends = re.search(r'certificate_end_timestamp_seconds\{setting="tls.cert"\} (\S+)', shown)
+        pem = (tmp_path / "cert.pem").read_bytes()
+        issued = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+        assert ends is not None
+        assert float(ends[1]) == issued.timestamp()
         asyncio.run(_secured_client(process.url, ca))
         assert TOKEN not in process.text()
 
