@@ -15,8 +15,8 @@ MARK, SHARED_MARK = "{{ commands }}", "{{ shared flags }}"
 #: Flags that many commands have are explained once: (title, a command that has them, the flags).
 _TLS = ("--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name")
 SHARED = (
-    ("Flags of clients", "put", ("--server", "--user", "--password-env", *_TLS)),
-    ("Flags of the admin API", "status", ("--admin", "--token-env", *_TLS)),
+    ("Client flags", "put", ("--server", "--user", "--password-env", *_TLS)),
+    ("Admin API flags", "status", ("--admin", "--token-env", *_TLS)),
 )
 #: Its flags are another parser's.
 ELSEWHERE: dict[str, str] = {}
@@ -54,7 +54,7 @@ def page(template: str) -> str:
     shared = {title: _shared(group.get_command(None, name), flags) for title, name, flags in SHARED}
     for words, command in commands(group):
         top = group.commands[words.split()[1]]
-        section = _section(words, command, shared)
+        section = _same(words, command, group) or _section(words, command, shared)
         panels.setdefault(top.rich_help_panel or "Others", []).append(section)
     found = [f"## {name}\n\n" + "\n".join(sections) for name, sections in panels.items()]
     told = [f"### {title}\n\n{_table(rows.values())}" for title, rows in shared.items()]
@@ -63,7 +63,7 @@ def page(template: str) -> str:
 
 
 def _table(rows: Iterable[str]) -> str:
-    return "\n".join(["| | Default | |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| | |", "|---|---|", *rows, ""])
 
 
 def _shared(command: Any, flags: tuple[str, ...]) -> dict[str, str]:
@@ -72,29 +72,53 @@ def _shared(command: Any, flags: tuple[str, ...]) -> dict[str, str]:
     return {flag: rows[flag] for flag in flags}
 
 
-def _in_short(rows: list[str], shared: dict[str, dict[str, str]]) -> list[str]:
-    """Rows, those explained once for many commands as one with nothing but their flags."""
+def _rest(rows: list[str], shared: dict[str, dict[str, str]], has_json: bool) -> str:
+    """A line for what other commands have, too; takes rows that are explained once out of `rows`."""
+    said = []
     for title, known in shared.items():
         if len(same := {flag for flag, row in known.items() if row in rows}) < len(_TLS):
             continue
-        at = min(rows.index(known[flag]) for flag in same)
-        flags = " ".join(f"`{flag}`" for flag in known if flag in same)
-        anchor = title.lower().replace(" ", "-")
-        rows[at] = f"| {flags} |  | [{title}](#{anchor}). |"
-        rows = [row for row in rows if row not in known.values()]
-    return rows
+        rows[:] = [row for row in rows if row not in known.values()]
+        own = [flag for flag in known if flag not in same]
+        present = [flag for flag in own if any(row.startswith(f"| `{flag} ") for row in rows)]
+        but = "".join(f" (not `{flag}`)" for flag in own if flag not in present)
+        link = f"{title[0].lower()}{title[1:]}](#{title.lower().replace(' ', '-')})"
+        said.append(f"{'the other ' if present else ''}[{link}{but}")
+    if has_json:
+        said.append("`--json`")
+    return f"Also {', '.join(said)}." if said else ""
 
 
 def _section(words: str, command: Any, shared: dict[str, dict[str, str]]) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    usage = " ".join([words, *(_argument(one) for one in arguments)])
-    lines = [f"### {words}", "", f"`{usage}`", "", _text(command.help or ""), ""]
+    lines = [f"### {words}", ""]
+    if arguments:
+        lines += [f"`{' '.join([words, *(_argument(one) for one in arguments)])}`", ""]
+    lines += [_text(command.help or ""), ""]
     if words.removeprefix("tandemq ") in ELSEWHERE:
         return "\n".join([*lines, ELSEWHERE[words.removeprefix("tandemq ")], ""])
-    rows = [row for one in command.params if (row := _row(one))]
+    has_json = any("--json" in one.opts for one in command.params)
+    rows = [row for one in command.params if "--json" not in one.opts and (row := _row(one))]
+    rest = _rest(rows, shared, has_json)
     if rows:
-        lines += [_table(_in_short(rows, shared))]
+        lines += [_table(rows)]
+    if rest:
+        lines += [rest, ""]
     return "\n".join(lines)
+
+
+def _same(words: str, command: Any, group: Any) -> str:
+    """What stands for a command of a group that is one of the top, too; "" for any other."""
+    other = group.commands.get(words.split()[-1])
+    if len(words.split()) < 3 or other is None or hasattr(other, "commands"):
+        return ""
+    if (other.help, [one.name for one in other.params]) != (
+        command.help,
+        [one.name for one in command.params],
+    ):
+        return ""
+    there = f"tandemq {other.name}"
+    return f"### {words}\n\nThe same as [`{there}`](#{there.replace(' ', '-')}).\n"
 
 
 def _argument(parameter: Any) -> str:
@@ -115,6 +139,8 @@ def _row(parameter: Any) -> str:
         if not parameter.is_flag:
             name += f" {_value(parameter)}"
     text = _text(parameter.help or "")
+    if default := _default(parameter):
+        text += f" Default {default}."
     if parameter.envvar:
         text += f" Variable `{parameter.envvar}`."
     if parameter.multiple and "repeat" not in text:
@@ -123,7 +149,7 @@ def _row(parameter: Any) -> str:
         text += " Required."
     # A bar inside a table's code is shown in as many ways as there are renderers.
     name = name.replace("|", "/")
-    return f"| `{name}` | {_default(parameter)} | {_cell(text.strip())} |"
+    return f"| `{name}` | {_cell(text.strip())} |"
 
 
 def _value(parameter: Any) -> str:

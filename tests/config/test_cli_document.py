@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from tandemq_server.cli import app, output
-from tandemq_server.cli.document import MARK, commands, page, tree
+from tandemq_server.cli.document import MARK, SHARED, commands, page, tree
 from tandemq_server.node import main as node_main
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = (ROOT / "docs/_site/cli.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+
+
+def part(heading: str) -> str:
+    return PAGE.partition(f"### {heading}\n")[2].partition("\n### ")[0]
 
 
 def test_the_page_is_current() -> None:
@@ -28,7 +32,15 @@ def test_every_command_and_flag_is_on_it() -> None:
     found = dict(commands(tree()))
     assert {"tandemq put", "tandemq log dump", "tandemq work", "tandemq backup"} <= found.keys()
     for words, command in found.items():
-        section = PAGE.partition(f"### {words}\n")[2].partition("\n### ")[0]
+        section = part(words)
+        if same := re.search(r"^The same as \[`(.+)`\]", section, re.MULTILINE):
+            section = part(same[1])
+        # What many commands have is explained once.
+        section += "".join(
+            part(title)
+            for title, *_ in SHARED
+            if f"(#{title.lower().replace(' ', '-')})" in section
+        )
         assert command.help.split("\n")[0].split()[0] in section
         for parameter in command.params:
             if parameter.param_type_name == "option" and parameter.name != "help":
