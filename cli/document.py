@@ -73,7 +73,7 @@ def _shared(command: Any, flags: tuple[str, ...]) -> dict[str, str]:
 
 
 def _rest(rows: list[str], shared: dict[str, dict[str, str]], has_json: bool) -> str:
-    """A line for what other commands have, too; takes rows that are explained once out of `rows`."""
+    """A line for what other commands have, too; takes those rows out of `rows`."""
     said = []
     for title, known in shared.items():
         if len(same := {flag for flag, row in known.items() if row in rows}) < len(_TLS):
