@@ -15,16 +15,16 @@ Six ways lead between two nodes and their arbiter, one for each direction: 64 co
 ways, and seven in which links are refused instead of swallowing what is sent. Each was tried under
 load, with real nodes behind toxiproxy and a real arbiter ({names}), for 6.5 s, then healed; at the
 end nothing acknowledged was missing, nothing was in two hands, and both logs were the same.
-`x>y`: what x sends to y is lost, *s* is the arbiter. *silence*: the longest time without an
-acknowledged put while it lasted; *pair again*: from healing until both nodes confirm again.
-Seconds, on a machine of two cores that was busy with other work.
 
-`CUTS=all CUTS_ARBITER=etcd make unit T=tests/failover/test_cuts.py` tries them all again, without
-the second word with the witness, with `etcd3` with three members; `make test` tries those that
-differ most.
+A cell says who led → who served, the longest silence (without an acknowledged put) and
+the time from healing until both nodes confirmed again, in seconds, on a busy machine with two
+cores. `x>y`: what x sends to y is lost; `x-y`: refused; *s* is the arbiter. What they have in
+common: [arbiters.md](arbiters.md#which-way-may-be-cut).
+
+`CUTS=all CUTS_ARBITER=etcd make unit T=tests/failover/test_cuts.py` tries them all again (`etcd3`:
+three members; without it: the witness); `make test` tries those that differ most.
 
 """
-
 
 #: As the page has them.
 NAMES = {"etcd3": "etcd with three members"}
@@ -36,12 +36,12 @@ def rows(name: str, path: str) -> dict[str, dict[str, object]]:
     if path.endswith(".md"):
         lines = [line for line in Path(path).read_text().splitlines() if line.startswith("| ")]
         heads, *rest = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-        at = next(n for n, head in enumerate(heads) if head.startswith(f"{name}: "))
+        at = heads.index(name)
         for cells in rest:
-            led, _, served = cells[at].partition(", ")
-            silence, again = float(cells[at + 1]), float(cells[at + 2])
-            found[cells[0]] = {"led": led, "served": served, "silence_s": silence}
-            found[cells[0]]["pair again_s"] = again
+            who, silence, again = cells[at].split()
+            led, _, served = who.partition("→")
+            found[cells[0]] = {"led": led, "served": served, "silence_s": float(silence)}
+            found[cells[0]]["pair again_s"] = float(again)
         return found
     for line in Path(path).read_text().splitlines():
         if " ROW " in line:
@@ -54,18 +54,13 @@ def main(words: list[str]) -> int:
     tables = {name: rows(name, path) for name, path in (word.split("=", 1) for word in words)}
     cuts = sorted(set().union(*tables.values()), key=lambda cut: ("-" in cut, cut.count(" "), cut))
     out = [HEAD.format(names=" or ".join(NAMES.get(name, name) for name in tables))]
-    columns = [
-        f"{name}: {what}"
-        for name in tables
-        for what in ("who led, who served", "silence", "pair again")
-    ]
-    out.append(f"| cut | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}\n")
+    out.append(f"| cut | {' | '.join(tables)} |\n|---|{'---|' * len(tables)}\n")
     for cut in cuts:
         cells = [cut]
         for table in tables.values():
             row = table[cut]
-            cells += [f"{row['led']}, {row['served']}", f"{row['silence_s']:.2f}"]
-            cells += [f"{row['pair again_s']:.2f}"]
+            seconds = f"{row['silence_s']:.2f} {row['pair again_s']:.2f}"
+            cells.append(f"{row['led']}→{row['served']} {seconds}")
         out.append(f"| {' | '.join(cells)} |\n")
     sys.stdout.write("".join(out))
     return 0
