@@ -40,8 +40,9 @@ class Text(NamedTuple):
     answers: str
 
 
-#: Page section -> call without its prefix -> text. `TUBE` and `NAME` stand for a tube's name.
-TEXTS: dict[str, dict[str, Text]] = {
+#: Page section -> call without its prefix -> text, None where the section's own page has it.
+#: `TUBE` and `NAME` stand for a tube's name.
+TEXTS: dict[str, dict[str, Text | None]] = {
     "tasks": {
         "put": Text(
             "data [, {ttl, ttr, pri, delay, utube, timeout, key, window, headers}]",
@@ -160,52 +161,53 @@ TEXTS: dict[str, dict[str, Text]] = {
         ),
         "tandem.import_state": Text("source", "how far an import is"),
     },
-    "xqueue": {
-        "xqueue.upgrade": Text("name, options", "nothing; declares a tube"),
-        "put": Text("map [, {delay, ttl, wait}]", "the task; with `wait` the task, processed"),
-        "take": Text("[timeout = 0 [, {ttr, tube}]]", "the task, or nothing"),
-        "ack": Text("task [, {update, delay}]", "the task"),
-        "release": Text("task [, {update, delay, ttl}]", "the task"),
-        "bury": Text("task [, {update}]", "the task"),
-        "touch": Text("task, {increment}", "the task"),
-        "dig": Text("N, or a task [, {update, delay, ttl}]", "how many, or the task"),
-        "kick": Text("the same", "the same"),
-        "kill": Text("task", "the task"),
-        "wait": Text("task [, timeout]", "the task, processed"),
-        "stats": Text("[pretty]", "counts, transition, tube"),
-        "truncate": Text("", "nothing"),
-        "drop": Text("", "true"),
-        "get": Text("key", "the record"),
-        "select": Text("[key [, {iterator, offset, limit}]]", "records as arrays"),
-        "len": Text("", "how many records there are"),
-        "count": Text("[key]", "how many of them have this key"),
-    },
-    "queue15": {
-        "put": Text("space, tube, delay, ttl, ttr, pri, ...", "the task"),
-        "urgent": Text("space, tube, delay, ttl, ttr, pri, ...", "the task, before all others"),
-        "put_unique": Text(
-            "space, tube, delay, ttl, ttr, pri, data, ...",
-            "the task that is there with this first field, or a new one",
-        ),
-        "take": Text("space, tube [, timeout]", "the task, or nothing"),
-        "ack": Text("space, id", "the removed task"),
-        "release": Text("space, id [, delay [, ttl]]", "the task"),
-        "requeue": Text("space, id", "the task, behind all there are"),
-        "bury": Text("space, id", "the task"),
-        "done": Text("space, id, ...", "the task with its new data"),
-        "touch": Text("space, id", "the task, with one more full ttr"),
-        "dig": Text("space, id", "the task, ready"),
-        "unbury": Text("space, id", "the same"),
-        "kick": Text("space, tube [, count]", "how many were dug up"),
-        "delete": Text("space, id", "the task as it was"),
-        "truncate": Text("space, tube", "how many were removed"),
-        "peek": Text("space, id", "the task"),
-        "meta": Text("space, id", "13 fields"),
-        "statistics": Text("[space [, tube]]", "names and values in turn, all text"),
-        "statistic": Text("[space [, tube]]", "the same"),
-        "restart_check": Text("space, tube", "`already started`"),
-        "create_space": Text("N [, options]", "the space `spaceN`"),
-    },
+    "xqueue": dict.fromkeys(
+        [
+            "xqueue.upgrade",
+            "put",
+            "take",
+            "ack",
+            "release",
+            "bury",
+            "touch",
+            "dig",
+            "kick",
+            "kill",
+            "wait",
+            "stats",
+            "truncate",
+            "drop",
+            "get",
+            "select",
+            "len",
+            "count",
+        ]
+    ),
+    "queue15": dict.fromkeys(
+        [
+            "put",
+            "urgent",
+            "put_unique",
+            "take",
+            "ack",
+            "release",
+            "requeue",
+            "bury",
+            "done",
+            "touch",
+            "dig",
+            "unbury",
+            "kick",
+            "delete",
+            "truncate",
+            "peek",
+            "meta",
+            "statistics",
+            "statistic",
+            "restart_check",
+            "create_space",
+        ]
+    ),
 }
 _RIGHTS = ("call", "truncate", "manage")
 _PREFIXES = {"xqueue": "box.space.NAME:", "queue15": "queue15."}
@@ -248,7 +250,7 @@ def table() -> Core:
     return core
 
 
-def documented() -> dict[str, tuple[str, Text]]:
+def documented() -> dict[str, tuple[str, Text | None]]:
     """Whole name of every call in TEXTS -> its section and text."""
     found = {}
     for section, texts in TEXTS.items():
@@ -272,8 +274,15 @@ def _right(core: Core, name: str) -> str:
 
 
 def rows(core: Core, section: str) -> Iterator[str]:
-    """The Markdown table of one section; no column of rights where `grant` gives none."""
-    calls = [(name, text) for name, (where, text) in documented().items() if where == section]
+    """The Markdown table of one section; no column of rights where `grant` gives none.
+
+    A list of names for a section whose calls have no text here.
+    """
+    found = [(name, text) for name, (where, text) in documented().items() if where == section]
+    calls = [(name, text) for name, text in found if text is not None]
+    if not calls:
+        yield ", ".join(f"`{name}`" for name, _ in found) + "."
+        return
     rights = {name: _right(core, name) for name, _ in calls}
     granted = any(rights.values())
     yield f"| Call | Arguments | Answers |{' `grant` |' if granted else ''} Replica |"

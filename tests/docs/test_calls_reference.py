@@ -48,8 +48,10 @@ def test_rights_and_replicas_are_those_of_the_table() -> None:
 
 def shown(call: str) -> set[str]:
     """The options a line shows, `token` left out, which is no option of the driver's."""
-    text = documented()[f"queue.tube.TUBE:{call}"][1].arguments
-    return set(re.findall(r"\w+", re.findall(r"\{(.*)\}", text)[0])) - {"token", "T", "true"}
+    text = documented()[f"queue.tube.TUBE:{call}"][1]
+    assert text is not None
+    options = re.findall(r"\{(.*)\}", text.arguments)[0]
+    return set(re.findall(r"\w+", options)) - {"token", "T", "true"}
 
 
 def test_options_shown_are_the_known_ones() -> None:
