@@ -40,7 +40,10 @@ def check_history(
     for number, ops in sorted(by_number.items()):
         if not any(op.kind == "put" for op in ops):
             raise Violation(f"C1: {number} was never put and came out: {_story(ops)}")
-        if not _deleted_by_filter(ops, history.ops):
+        emptied = [op for op in _truncations(history.ops) if _may_meet(op, ops)]
+        if kept:
+            _check_gone(number, ops, emptied)
+        if not (emptied or _deleted_by_filter(ops, history.ops)):
             _check_lost(number, ops, rescued, kept, history.ops, plan.tubes if moved else (DEAD,))
         _check_twice(number, ops, rescued, moved)
     return rescued
@@ -65,6 +68,33 @@ def _deleted_by_filter(ops: list[Op], every: list[Op]) -> bool:
         and (op.outcome.unknown or (op.ended or 0) > put)
         for op in every
     )
+
+
+def _truncations(every: list[Op]) -> list[Op]:
+    return [op for op in every if op.kind == "truncate" and op.outcome.error is None]
+
+
+def _may_meet(emptied: Op, ops: list[Op]) -> bool:
+    """The tube may have been emptied while the task was in it."""
+    return any(
+        op.kind == "put"
+        and op.tube == emptied.tube
+        and (emptied.outcome.unknown or (emptied.ended or 0) > op.began)
+        for op in ops
+    )
+
+
+def _check_gone(number: int, ops: list[Op], emptied: list[Op]) -> None:
+    """What was there when its tube was emptied comes out of it no more."""
+    puts = [op for op in ops if op.kind == "put"]
+    for call in emptied:
+        if call.ended is None or call.outcome.ok is None:
+            continue
+        if any(put.ended is None or put.ended > call.began for put in puts):
+            continue  # perhaps put after it
+        for take in ops:
+            if take.kind == "take" and take.tube == call.tube and take.began > call.ended:
+                raise Violation(f"C3: {number} came out of an emptied tube: {_story(ops)}")
 
 
 def _check_lost(

@@ -205,6 +205,11 @@ def altered(plan: Plan, _chance: Random) -> Plan:
     return replace(plan, calls=True)
 
 
+def truncated(plan: Plan, _chance: Random) -> Plan:
+    """Somebody empties a tube in use."""
+    return replace(plan, calls=True)
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -344,7 +349,8 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "y_done": (0.5, done),
     "y_queue15": (0.15, queue15),
     "y_tokens": (0.25, tokens),
+    "y_truncated": (0.1, truncated),
     "z_peers": (0.15, peers),
 }
 #: Came later: off where a seed is to be what it was before.
-LATER = ("y_altered", "y_bulk", "y_done", "y_queue15", "y_tokens", "z_peers")
+LATER = ("y_altered", "y_bulk", "y_done", "y_queue15", "y_tokens", "y_truncated", "z_peers")

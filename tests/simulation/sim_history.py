@@ -54,8 +54,14 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
 
 def _told(scenario: Scenario) -> list[Op]:
     # A put that a full tube, or a node that does not serve, refused says nothing of a task.
-    facades = ("xqueue", SPACE15)
-    return [op for op in scenario.history.ops if op.kind in KINDS and op.tube not in facades]
+    # Ids of a tube that was emptied begin anew, when exactly nobody is told.
+    ops = scenario.history.ops
+    emptied = {op.tube for op in ops if op.kind == "truncate" and op.outcome.error is None}
+    beyond = {"xqueue", SPACE15, *emptied}
+    there = {op.number for op in ops if op.kind == "put" and op.tube in emptied}
+    return [
+        op for op in ops if op.kind in KINDS and op.tube not in beyond and op.number not in there
+    ]
 
 
 def _op(op: Op, scenario: Scenario) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def leases_of(history: History, rules: Rules) -> Iterator[Lease]:
         window = (op.began, NEVER if op.ended is None or op.outcome.unknown else op.ended)
         if op.kind in ("bury", "delete"):
             taken_away[op.tube, op.task_id].append(window)
-        elif op.kind == "release_all":
+        elif op.kind in ("release_all", "truncate"):
             taken_away[op.tube].append(window)
     for op in history.ops:
         if op.kind != "take" or op.outcome.ok is None or op.number is None or op.ended is None:

@@ -1,4 +1,4 @@
-"""An operator at work beside the load: tasks moved, kicked, deleted and sent back by filter."""
+"""An operator at work beside the load: tasks moved, kicked, deleted, sent back, tubes emptied."""
 
 from __future__ import annotations
 
@@ -7,13 +7,28 @@ from typing import Any
 from tests.simulation.sim_clients import Call, Client, History, Op, Outcome, Script, Sleep
 from tests.simulation.sim_load import NUMBERS, body, find_node, noted, number_of
 from tests.simulation.sim_plan import Plan
-from tests.simulation.sim_tubes import DEAD, dialect_of
+from tests.simulation.sim_tubes import DEAD, SPACE15, dialect_of
 from tests.simulation.sim_world import MS, SECOND
 
 #: Its own tasks' numbers, within those of a tube: some to be deleted by id, others by filter.
 BY_ID, BY_FILTER = 900, 950
 #: The sub-queue of the latter.
 JUNK = "junk"
+
+
+def truncator(client: Client, history: History, plan: Plan) -> Script:
+    """Empties one tube now and then, whoever has its tasks in hand."""
+    chance = client.world.chance
+    usual = [tube for tube in plan.tubes if tube not in ("xqueue", SPACE15, DEAD)]
+    while usual:
+        yield Sleep(chance.randint(SECOND // 2, 3 * SECOND))
+        if client.connected_to is None:
+            yield from find_node(client, chance.randrange(2))
+        op = Op(client.name, "truncate", usual[0], None)
+        call = Call(f"queue.tube.{usual[0]}:truncate", ())
+        outcome = yield from noted(history, client, [op], call)
+        if outcome.ok is None:
+            client.disconnect()
 
 
 class Operator:

@@ -6,7 +6,7 @@ import errno
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.sim_dimensions import bulk
+from tests.simulation.sim_dimensions import bulk, truncated
 from tests.simulation.sim_plan import Action, Plan, make_plan
 from tests.simulation.sim_world import MS, SECOND
 
@@ -67,6 +67,13 @@ def moved_by_filter(seed: int) -> Plan:
     """An operator's calls on many tasks are among the load."""
     plan = replace(make_plan(seed), actions=(Action(5 * SECOND, "snapshot", "a"),))
     return replace(bulk(plan, Random(seed)), dimensions=plan.dimensions | {"y_bulk"})
+
+
+def emptied(seed: int) -> Plan:
+    """A tube in use is emptied now and then."""
+    plan = replace(make_plan(seed), actions=(Action(5 * SECOND, "snapshot", "a"),))
+    dimensions = plan.dimensions - {"y_bulk"} | {"y_truncated"}
+    return replace(truncated(plan, Random(seed)), dimensions=dimensions)
 
 
 def _drawn(seed: int) -> tuple[Random, int]:
