@@ -368,8 +368,7 @@ def loss_text(bound: Json | None) -> str:
     if bound["records"] is None:
         return f"how much may be lost is not known: {bound['detail']}"
     if not bound["records"] and bound["known"]:
-        nothing = "nothing that was acknowledged is missing here"
-        return nothing if bound["detail"] == "nothing" else f"{nothing}: {bound['detail']}"
+        return f"nothing acknowledged is missing here{bound['detail'].removeprefix('nothing')}"
     least = "at most" if bound["known"] else "perhaps more than"
     return f"{least} {bound['records']} records may be lost: {bound['detail']}"
 

@@ -50,14 +50,12 @@ def ship(
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", min=0.1, help="Ship again every so many seconds; without it, once."
+            metavar="SECONDS", min=0.1, help="Ship again at this interval; otherwise once."
         ),
     ] = None,
     keep_days: Annotated[
         float | None,
-        typer.Option(
-            metavar="DAYS", min=0, help="Delete what only moments longer ago than that need."
-        ),
+        typer.Option(metavar="DAYS", min=0, help="Delete what is needed only for older moments."),
     ] = None,
     as_lines: Json = False,
 ) -> None:

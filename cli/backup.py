@@ -95,11 +95,11 @@ def restore(
         ),
     ],
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The data directory to be, empty or new.")
+        Path, typer.Argument(metavar="DIR", help="The new data directory, empty or not there.")
     ],
     until_lsn: Annotated[
         int | None,
-        typer.Option(metavar="LSN", min=1, help="Restore up to this record, and none behind it."),
+        typer.Option(metavar="LSN", min=1, help="Restore up to this record."),
     ] = None,
     until_time: Annotated[
         str | None,

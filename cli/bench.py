@@ -32,7 +32,7 @@ def bench(
     utubes: Annotated[int, typer.Option(min=1, help="Sub-queues, for utube types.")] = 1000,
     tube: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A tube that exists; without it, one is made."),
+        typer.Option(metavar="NAME", help="An existing tube; otherwise one is made."),
     ] = None,
     *,
     remote: Remote,

@@ -40,9 +40,7 @@ Address = Annotated[
         envvar="TANDEMQ_ADMIN_SERVER",
     ),
 ]
-TokenEnv = Annotated[
-    str, typer.Option(metavar="NAME", help="Variable that holds the admin API's token.")
-]
+TokenEnv = Annotated[str, typer.Option(metavar="NAME", help="Variable with the admin API's token.")]
 ADMIN = "TANDEMQ_ADMIN"
 Authority = Annotated[
     str | None,
@@ -169,7 +167,7 @@ def role(
     *,
     node: Node,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on even if nobody can prove that nothing is lost.")
+        bool, typer.Option("--force", help="Go on without proof that nothing is lost.")
     ] = False,
     at_lsn: Annotated[
         int | None,
@@ -196,15 +194,15 @@ def role(
 
 @given(node=admin_of)
 def switchover(
-    to: Annotated[str, typer.Argument(help="Name of the node that is to serve.", metavar="NODE")],
+    to: Annotated[str, typer.Argument(help="The node that is to serve.", metavar="NODE")],
     *,
     node: Node,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done, and what is missing.")
+        bool, typer.Option("--dry-run", help="Only say what would happen, and what is missing.")
     ] = False,
     as_lines: Lines = False,
 ) -> None:
-    """Let another node serve: the one that does stops first, nothing is lost.
+    """Make another node the master: the present one stops first, and nothing is lost.
 
     Ask either of the two. When the other node does not come to serve, the first one goes on.
     """

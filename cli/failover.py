@@ -37,19 +37,19 @@ def status(*, node: Node, as_lines: Lines = False) -> None:
 
 @given(node=admin_of)
 def pause(*, node: Node, as_lines: Lines = False) -> None:
-    """This node takes over from nobody automatically until it is resumed, or restarted."""
+    """Stop automatic takeovers by this node until it is resumed or restarted."""
     _change(node, "pause", as_lines)
 
 
 @given(node=admin_of)
 def resume(*, node: Node, as_lines: Lines = False) -> None:
-    """This node takes over automatically again; what it did in the last hour is forgotten."""
+    """Allow automatic takeovers by this node again, and forget those of the last hour."""
     _change(node, "resume", as_lines)
 
 
 @given(node=admin_of)
 def seed(*, node: Node, as_lines: Lines = False) -> None:
-    """Write the seat of the node that serves anew, after the arbiter lost or forgot it."""
+    """Write the seat of the serving node anew, after the arbiter lost or forgot it."""
     _change(node, "seed", as_lines)
 
 

@@ -49,7 +49,7 @@ def history(
 
     sought = _sought(find, field)
     if (task is None) == (sought is None):
-        raise CommandError("an ID or --find TEXT or --field NAME=VALUE is needed, one", USAGE)
+        raise CommandError("give one of ID, --find TEXT and --field NAME=VALUE", USAGE)
     with Opened(directory) as disk:
         past = PastReader(disk, tube, None if task is None else [task], sought)
         steps = sorted(progress(past, "reading", past), key=lambda one: (one.id, one.lsn))

@@ -102,7 +102,7 @@ def declare(new: RawConnection, one: ImportSource) -> None:
 def _described(old: RawConnection, name: str) -> list[Any]:
     rows = old.select(VSPACE, [name], index=VSPACE_NAME)
     if not rows:
-        raise CommandError(f"no space {name} there that we may read", REFUSED)
+        raise CommandError(f"no space {name} there that this user may read", REFUSED)
     row: list[Any] = msgpack.unpackb(rows[0], strict_map_key=False)
     return row
 
@@ -118,7 +118,9 @@ def _parts(space: str, index: list[Any]) -> list[int]:
     found = []
     for part in index[VINDEX_PARTS]:
         if isinstance(part, dict) and part.get("collation") and not index[1]:
-            raise CommandError(f"space {space}: its key has a collation, its order is not", REFUSED)
+            raise CommandError(
+                f"space {space}: its key has a collation, which Tandem has not", REFUSED
+            )
         found.append(int(part["field"] if isinstance(part, dict) else part[0]) + 1)
     return found
 

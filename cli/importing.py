@@ -35,7 +35,7 @@ def import_tubes(
         typer.Option(
             "--space15",
             metavar="SPACE:N",
-            help="A space in the 1.5 queue's layout, to become space N of queue15.",
+            help="A space in the 1.5 queue's layout; becomes space N of queue15.",
         ),
     ] = None,
     records: Annotated[
@@ -43,7 +43,7 @@ def import_tubes(
         typer.Option(
             "--xqueue",
             metavar="SPACE[=FILE]",
-            help="A space of xqueue, declared here already or by the YAML file: fields, features.",
+            help="A space of xqueue, declared here or in the YAML file: fields, features.",
         ),
     ] = None,
     from_user: Annotated[

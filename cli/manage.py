@@ -16,7 +16,7 @@ from tandemq_server.cli.tasks import TubeName
 from tandemq_server.cli.tubes import PANEL
 
 What = Annotated[
-    str | None, typer.Argument(metavar="[puts|takes]", help="One of the two; both unless given.")
+    str | None, typer.Argument(metavar="[puts|takes]", help="One of the two; default both.")
 ]
 
 

@@ -47,7 +47,7 @@ Server = Annotated[
         "--server",
         metavar="HOST:PORT,...",
         envvar="TANDEMQ_SERVER",
-        help="The node; of several, separated by commas, the one that serves.",
+        help="The node, or several separated by commas: then the one that serves.",
     ),
 ]
 UserName = Annotated[

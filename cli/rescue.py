@@ -223,10 +223,10 @@ def replay(
     *,
     remote: Remote,
     really: Annotated[
-        bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")
+        bool, typer.Option("--yes", help="Do it; otherwise only say what would happen.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also what an earlier replay has put already.")
+        bool, typer.Option("--again", help="Also what an earlier replay already put.")
     ] = False,
     buried: Annotated[
         bool, typer.Option("--buried", help="Also buried tasks, as ready ones.")

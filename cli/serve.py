@@ -27,9 +27,7 @@ Set = Annotated[
 ]
 Init = Annotated[
     bool | None,
-    typer.Option(
-        "--init", help="Let an empty node found a cluster while its peer is not there yet."
-    ),
+    typer.Option("--init", help="Let an empty node found a cluster before its peer is there."),
 ]
 Guest = Annotated[
     str | None,
@@ -74,7 +72,7 @@ def serve(
         str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.")
     ] = None,
     data_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Log and snapshots; made if missing.")
+        str | None, typer.Option(metavar="DIR", help="Log and snapshots; created if missing.")
     ] = None,
     wal_mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="none, write or fsync (the default).")

@@ -53,7 +53,7 @@ def put(
     ] = None,
     utube: Annotated[str | None, typer.Option(metavar="NAME", help="The sub-queue.")] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Put once: the same key again puts nothing.")
+        str | None, typer.Option(metavar="TEXT", help="Put once: a repeated key puts nothing.")
     ] = None,
     window: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long a key is known; 1h unless given.")

@@ -41,7 +41,7 @@ Addresses = Annotated[
     typer.Option(
         "--admin",
         metavar="HOST:PORT",
-        help="Admin address of a node; repeat it, or separate with commas, to name both.",
+        help="Admin addresses of the nodes; repeatable, or separated by commas.",
         envvar="TANDEMQ_ADMIN_SERVER",
     ),
 ]
@@ -58,9 +58,9 @@ def top(
     every: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "1s",
     sort: Annotated[
         Literal["name", "rate", "ready", "oldest"],
-        typer.Option("--sort", help="Order of the tubes; all but name: the greatest first."),
+        typer.Option("--sort", help="Order of the tubes; all but name: largest first."),
     ] = "rate",
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once.")] = False,
     *,
     tls: Tls | None,
     as_lines: Json = False,

@@ -133,7 +133,7 @@ def alter(
     tube: TubeName,
     option: Annotated[
         list[str],
-        typer.Argument(metavar="KEY=VALUE...", help="As capacity=1000; null is the default again."),
+        typer.Argument(metavar="KEY=VALUE...", help="As capacity=1000; null restores the default."),
     ],
     *,
     remote: Remote,

@@ -28,14 +28,14 @@ Listen = Annotated[
 Directory = Annotated[
     Path,
     typer.Option(
-        metavar="DIR", help="Its log; made if missing.", envvar="TANDEMQ_WITNESS_DATA_DIR"
+        metavar="DIR", help="Its log; created if missing.", envvar="TANDEMQ_WITNESS_DATA_DIR"
     ),
 ]
 TokenEnv = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Variable that holds the token the nodes send; off loopback one is needed.",
+        help="Variable with the nodes' token; required off loopback.",
         envvar="TANDEMQ_WITNESS_TOKEN_ENV",
     ),
 ]
@@ -43,7 +43,7 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File that holds it, instead of a variable.",
+        help="File with the token, instead of a variable.",
         envvar="TANDEMQ_WITNESS_TOKEN_FILE",
     ),
 ]
@@ -51,7 +51,7 @@ Certificate = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Certificate chain, PEM; off loopback one is needed.",
+        help="Certificate chain, PEM; required off loopback.",
         envvar="TANDEMQ_WITNESS_TLS_CERT",
     ),
 ]
@@ -65,7 +65,7 @@ Clusters = Annotated[
         metavar="N",
         min=1,
         max=10_000,
-        help="How many clusters may have a register here.",
+        help="Most clusters with a register here.",
         envvar="TANDEMQ_WITNESS_CLUSTERS_MAX",
     ),
 ]

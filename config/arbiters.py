@@ -38,24 +38,20 @@ class EtcdSettings(Section):
         min_length=1,
         max_length=16,
     )
-    user: str | None = text(
-        None, "Who logs in there; null for nobody.", "a user name, null", min_length=1
-    )
+    user: str | None = text(None, "User to log in as.", "a user name, null", min_length=1)
     password_env: str | None = text(
         None,
-        "Variable of the environment that holds the user's password.",
+        "Variable with the user's password.",
         "name of a variable, null",
         pattern=VARIABLE,
     )
     password_file: Path | None = text(
-        None, "File that holds the password, instead of password_env.", "a file, null"
+        None, "File with the password, instead of password_env.", "a file, null"
     )
     ca: Path | None = text(
-        None, "Authorities of its certificates, PEM; null for the machine's.", "a file, null"
+        None, "Authorities of its certificates, PEM; null: the machine's.", "a file, null"
     )
-    certificate: Path | None = text(
-        None, "Certificate this node shows it, PEM; null for none.", "a file, null"
-    )
+    certificate: Path | None = text(None, "Certificate this node shows it, PEM.", "a file, null")
     key: Path | None = text(None, "Private key of that certificate, PEM.", "a file, null")
 
 
@@ -65,15 +61,15 @@ class WitnessSettings(Section):
     url: Url = text("http://127.0.0.1:8400", "Where it listens.", "a URL, http or https")
     token_env: str | None = text(
         None,
-        "Variable of the environment that holds its token.",
+        "Variable with its token.",
         "name of a variable, null",
         pattern=VARIABLE,
     )
     token_file: Path | None = text(
-        None, "File that holds the token, instead of token_env.", "a file, null"
+        None, "File with the token, instead of token_env.", "a file, null"
     )
     ca: Path | None = text(
         None,
-        "Authorities of its certificate, PEM, or that very certificate; null for the machine's.",
+        "Authorities of its certificate, PEM, or that certificate; null: the machine's.",
         "a file, null",
     )

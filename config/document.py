@@ -22,19 +22,19 @@ from tandemq_server.config.units import show_bytes, show_seconds
 _INTRODUCTION = """\
 # Configuration
 
-Made from the schema by `make docs`; do not edit. `tandemq config schema --format json` gives the
-same as JSON Schema for editors, `tandemq config check FILE` checks a file.
+Made from the schema by `make docs`; do not edit. `tandemq config schema --format json` gives JSON
+Schema for editors, `tandemq config check FILE` checks a file.
 
-A value is taken from the first source that has one: a flag of `tandemq serve`, a `TANDEMQ_*`
-variable, the YAML file named with `--config`, the default. Every setting without a flag of its own
-can be given as `--set KEY=VALUE`. In variables the parts of a key are joined by two underscores:
-`TANDEMQ_WAL__MODE=write`. Lists and maps in a variable are JSON; `peers` and `guest` also take
-words separated by commas; `null` stands for no value.
+A value comes from the first source that has one: a flag of `tandemq serve`, a `TANDEMQ_*` variable,
+the YAML file named with `--config`, the default. A setting without a flag can be given as
+`--set KEY=VALUE`. In variables two underscores join the parts of a key: `TANDEMQ_WAL__MODE=write`.
+Lists and maps in a variable are JSON; `peers` and `guest` also take words separated by commas.
+`null`, no value, is accepted wherever it is the default.
 
-Sizes take `1048576`, `64KiB`, `1MiB`, `1GiB` (binary) or `kB`, `MB`, `GB` (decimal). Durations
-take seconds (`5`, `0.5`) or `500ms`, `5s`, `2m`, `1h30m`, `1d`. Everything is checked as a whole
-before anything is touched; each mistake is one line that names its source, the key, the reason and
-what is accepted, and the exit code is 2.
+Sizes are `1048576`, `64KiB`, `1MiB`, `1GiB` (binary) or `kB`, `MB`, `GB` (decimal), durations
+seconds (`5`, `0.5`) or `500ms`, `5s`, `2m`, `1h30m`, `1d`. Everything is checked before anything
+is touched; each mistake is one line with its source, the key, the reason and what is accepted, and
+the exit code is 2.
 
 ```yaml
 name: a
@@ -49,15 +49,14 @@ tubes:
   - {name: jobs, type: fifottl, options: {ttr: 60}}
 ```
 
-Rights are patterns over call names (`*` matches anything): `queue.tube.jobs:put`, `queue.tube.*:*`,
-`queue.*`, `box.snapshot`, `box.cfg`, and `space:NAME` for reading a space. The name of a tube and
-the call are matched each by itself: `queue.tube.jobs:*` is no right on a tube called `jobs:more`.
-`grant` and `revoke` hand on rights: a pattern with a `:` must name them, `queue.tube.jobs:grant`.
+Rights are patterns over call names (`*` matches anything): `queue.tube.jobs:put`,
+`queue.tube.*:*`, `queue.*`, `box.snapshot`, `box.cfg`, and `space:NAME` for reading a space. Tube
+and call are matched separately: `queue.tube.jobs:*` gives no right on a tube called `jobs:more`.
+`grant` and `revoke` pass on rights: a pattern with a `:` must name them, `queue.tube.jobs:grant`.
 Calls of queue15 may be allowed for all spaces, `queue15.put`, or for one, `queue15.space0:put`.
-What `queue.tube.NAME:grant` grants at run time comes on top, and goes with the tube.
+What `queue.tube.NAME:grant` grants at run time is added, and removed with the tube.
 
-A secret in a file (`password_file`, `admin_token_file`) is its only line; keep the file at mode
-600.
+A secret's file (`password_file`, `admin_token_file`) holds one line; keep it at mode 600.
 """
 
 
@@ -90,7 +89,10 @@ def _table(section: type[BaseModel], prefix: str) -> Iterator[str]:
             continue
         key = f"{prefix}.{name}" if prefix else name
         meaning = (field.description or "").replace("|", "\\|")
-        yield f"| {_names(key)} | {_default(field)} | {_accepted(field)} | {meaning} |"
+        accepted = _accepted(field)
+        if field.default is None:
+            accepted = accepted.removesuffix(", null")
+        yield f"| {_names(key)} | {_default(field)} | {accepted} | {meaning} |"
 
 
 def _names(key: str) -> str:

@@ -14,12 +14,12 @@ class Memory(Section):
 
     high: Share | None = text(
         "80%",
-        "Memory in use above which the node warns, in log, metric and alert; null for never.",
+        "Memory in use above which the node warns; null: never.",
         "1MiB to 1024TiB, 1% to 100%, null",
     )
     max: Share | None = text(
         "90%",
-        "Memory in use above which puts are refused, or wait where their tube lets them, until it "
-        "is 5 % below; all else goes on, on a replica everything; null for no bound.",
+        "Memory in use above which puts are refused, or wait, until it is 5 % lower; all "
+        "else goes on. null: no bound.",
         "1MiB to 1024TiB, 1% to 100%, null",
     )

@@ -52,63 +52,60 @@ class Settings(BaseModel):
     )
     listen: Address = text(
         "127.0.0.1:3301",
-        "Where clients and peers connect; port 0 takes any free one.",
+        "Where clients and peers connect; port 0: any free one.",
         "host:port",
     )
     dialect: Literal["tube", "queue15"] = text(
         "tube",
-        "What queue.NAME means on listen: the module's calls or those of the Tarantool 1.5 era.",
+        "What queue.NAME means on listen: the module's calls or those of Tarantool 1.5.",
         "tube, queue15",
     )
     listen_queue15: Address | None = text(
         None,
-        "A second address for clients, which speaks the dialect queue15; null for none.",
+        "A second client address, for the dialect queue15.",
         "host:port, null",
     )
     admin: Address | None = text(
         None,
-        "Where the admin API listens; null for not at all.",
+        "Where the admin API listens, if anywhere.",
         "host:port, null",
     )
     admin_token_env: str | None = text(
         None,
-        "Variable of the environment that holds the admin API's bearer token; required off "
-        "loopback.",
+        "Variable with the admin API's bearer token; off loopback a token is required.",
         "name of a variable, null",
         pattern=VARIABLE,
     )
     admin_token_file: Path | None = text(
         None,
-        "File that holds the admin API's bearer token, instead of admin_token_env.",
+        "File with the admin API's bearer token.",
         "a file, null",
     )
     admin_second_token_file: Path | None = text(
         None,
-        "File that holds a token that is valid as well, while it is rolled.",
+        "File with a second valid token, while it is rolled.",
         "a file, null",
     )
     admin_hosts: Hosts = text(
         (),
-        "Further names the admin API is asked by (of a service, of a proxy), beside its address "
-        "and localhost; a request whose Host is another is refused.",
+        "More host names under which the admin API may be reached, beside its address and "
+        "localhost; requests with another Host are refused.",
         "names or addresses of hosts, without port",
     )
-    data_dir: Path = text(Path("data"), "Log and snapshots; made if missing.", "a directory")
+    data_dir: Path = text(Path("data"), "Log and snapshots; created if missing.", "a directory")
     init: bool = text(
         False,
-        "Whether this node, while its directory is empty, may found a cluster although a peer "
-        "cannot be reached. For the first start of the first node only; without it an empty node "
-        "joins its peer's cluster, or waits.",
+        "Whether an empty node may found a cluster although a peer cannot be reached. For "
+        "the first start of the first node only; otherwise an empty node joins its peer's "
+        "cluster, or waits.",
         "true, false",
     )
     read_only: bool = text(False, "Start as a replica, in state WAITING.", "true, false")
     peers: Words = text((), "The other nodes of the cluster.", "addresses host:port")
-    guest: Guest = text(
-        (), "What may be done without logging in.", "none, all, patterns of call names"
-    )
+    guest: Guest = text((), "Calls allowed without a login.", "none, all, patterns of call names")
     allow_open: bool = text(
         False,
-        "Permit guest all on an address that other machines can reach.",
+        "Allow guest all on an address that other machines can reach.",
         "true, false",
     )
     users: tuple[User, ...] = text((), "Who may log in.", "a list of users")
@@ -119,17 +116,17 @@ class Settings(BaseModel):
     )
     drivers: dict[str, Reference] = text(
         {},
-        "Further drivers: a tube type, and the class behind it.",
+        "More tube types, each with its class.",
         "a map to module:Class",
     )
     on_task_change: dict[str, Reference] = text(
         {},
-        "Functions told of each change of a tube's tasks.",
+        "Functions called for each change of a tube's tasks.",
         "a map to module:function",
     )
     functions: tuple[Reference, ...] = text(
         (),
-        "Functions that tubes may name as worker or as giver of ids, beside those of tubes.",
+        "More functions that tubes may name as worker or id generator.",
         "a list of module:function",
     )
     tubes: tuple[TubeSettings, ...] = text((), "Tubes to create at the start.", "a list of tubes")
@@ -142,13 +139,11 @@ class Settings(BaseModel):
     )
     queue: Queue = Field(Queue.model_construct(), description="Settings of the module.")
     compat: Compat = Field(
-        Compat.model_construct(), description="Where the original can be had back."
+        Compat.model_construct(), description="The original's behaviour, where it differs."
     )
     wal: Wal = Field(Wal.model_construct(), description="The log.")
     snapshot: Snapshot = Field(Snapshot.model_construct(), description="Snapshots.")
-    limits: Limits = Field(
-        Limits.model_construct(), description="What one client may make the node hold."
-    )
+    limits: Limits = Field(Limits.model_construct(), description="What clients may use.")
     memory: Memory = Field(
         Memory.model_construct(), description="Bounds on the memory of the process."
     )

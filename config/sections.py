@@ -84,36 +84,34 @@ class Queue(Section):
         0.0,
         0.0,
         36_500 * DAY,
-        "How long the tasks of a session stay taken after its last connection went away. Unless "
-        "given it is 0, or 60 s for a node with peers.",
+        "How long a session keeps its tasks without a connection. Default with peers: 60 s.",
     )
     in_replicaset: bool = text(
         False,
-        "Whether who holds which task is logged and shipped, so that it survives a restart "
-        "or a switch-over. Unless given it is true for a node with peers, unless one of its tubes "
-        "is temporary.",
+        "Whether the holders of tasks are logged and replicated, to survive a restart or "
+        "switch-over. Default with peers: true, unless one of its tubes is temporary.",
         "true, false",
     )
     shared_sessions: bool = text(
         False,
-        "Whether a session may be claimed by its UUID by other users than the one it is of.",
+        "Whether other users may claim a session by its UUID.",
         "true, false",
     )
 
 
 class Compat(Section):
-    """Where the original can be had back."""
+    """The original's behaviour, where it differs."""
 
     read_only_reply: Literal["error", "nil"] = text(
         "error",
-        "What a node that is not RUNNING answers to changing calls.",
+        "Answer to changing calls on a node that is not RUNNING.",
         "error, nil",
     )
     promotion: Literal["proved", "original"] = text(
         "proved",
-        "When a node that cannot reach its peer may serve without force: once it is proved that "
-        "nothing acknowledged is missing and that the peer does not serve, or, as the original "
-        "does it, after twice the lag last seen, whatever the peer does.",
+        "When a node that cannot reach its peer may serve without force: with proof that "
+        "nothing acknowledged is missing and that the peer does not serve, or, like the "
+        "original, after twice the lag last seen.",
         "proved, original",
     )
 
@@ -123,14 +121,14 @@ class Wal(Section):
 
     mode: Literal["none", "write", "fsync"] = text(
         "fsync",
-        "What an acknowledged change has survived: nothing, the process, the machine.",
+        "What an acknowledged change survives: nothing, a process crash, a machine crash.",
         "none, write, fsync",
     )
     segment_bytes: Bytes = size(
         32 * MIB,
         64 * KIB,
         GIB,
-        "Size at which a log file is sealed and the next one begun.",
+        "Size at which a log file is sealed.",
     )
 
 
@@ -141,27 +139,27 @@ class Snapshot(Section):
         256 * MIB,
         64 * KIB,
         1 << 40,
-        "Bytes of log after which a snapshot is written; null for on demand only.",
+        "Log between snapshots; null: on demand only.",
         ", null",
     )
     keep: Count = count(
         2,
         1,
         100,
-        "How many snapshots are kept, with the log behind the oldest; where there is a log, 1 is "
-        "taken as 2, so that losing one loses nothing.",
+        "Snapshots kept, with the log behind the oldest; with a log at least 2, so that "
+        "losing one loses nothing.",
     )
 
 
 class Limits(Section):
-    """What one client may make the node hold."""
+    """What clients may use."""
 
     frame_bytes_max: Bytes = size(64 * MIB, KIB, REQUEST_BYTES_MAX, "Largest request.")
     login_bytes_max: Bytes = size(
         8 * KIB,
         KIB,
         MIB,
-        "Largest request before login, where a guest may do nothing.",
+        "Largest request before login, unless guests have rights.",
     )
     payload_bytes_max: Bytes = size(
         MIB, 1, REQUEST_BYTES_MAX, "Largest payload of a task, encoded."
@@ -170,43 +168,41 @@ class Limits(Section):
         64 * MIB,
         64 * KIB,
         4 * GIB,
-        "Replies a client may leave unread before it is cut off.",
+        "Unread replies of a client before it is cut off.",
     )
     connections_max: Count = count(10_000, 1, 1_000_000, "Connections at one time.")
     connections_reserved: Count = count(
         16,
         0,
         10_000,
-        "Of these, how many are kept for those who log in with the right `replication` or `*`: "
-        "peers and operators get in when all others are taken.",
+        "Of these, kept for users with the right `replication` or `*`: peers and operators.",
     )
     connections_per_address: Count | None = Field(
         None,
         ge=1,
         le=1_000_000,
-        description="Of connections_max, how many one address (of IPv6, one /64 network) may "
-        "have; null for four fifths. Set it higher where clients come through one proxy.",
+        description="Of connections_max, for one address (IPv6: one /64 network); null: "
+        "four fifths. Set it higher behind a proxy.",
         json_schema_extra={"accepted": "1 to 1000000, null"},
     )
     input_bytes_max: Bytes = size(
         256 * MIB,
         MIB,
         64 * GIB,
-        "Requests that have begun to arrive and are not complete, of all connections together; "
-        "beyond, all but the eldest wait.",
+        "Incomplete requests of all connections together; beyond, all but the oldest wait.",
     )
-    nesting_max: Count = count(128, 1, 500, "Levels of arrays and maps within each other.")
+    nesting_max: Count = count(128, 1, 500, "Nesting of arrays and maps.")
     handshake_seconds: Duration = duration(
         10.0,
         0.05,
         3600.0,
-        "How long a connection may take over its first or any begun request.",
+        "Time limit for a connection's first or any begun request.",
     )
     idle_seconds: Duration | None = duration(
         None,
         0.05,
         365 * DAY,
-        "How long a connection may be silent; null for ever.",
+        "How long a connection may be silent; null: for ever.",
         ", null",
     )
 
@@ -218,13 +214,13 @@ class TlsSettings(Section):
     key: Path = text(..., "Private key, PEM.", "a file")
     key_password_env: str | None = text(
         None,
-        "Variable of the environment that holds the key's password.",
+        "Variable with the key's password.",
         "name of a variable, null",
         pattern=VARIABLE,
     )
     client_ca: Path | None = text(
         None,
-        "Authorities of client certificates; when given, a client must show one.",
+        "Authorities of client certificates; if set, clients must show one.",
         "a file, null",
     )
     min_version: Literal["1.2", "1.3"] = text("1.2", "Oldest TLS version accepted.", "1.2, 1.3")
@@ -264,7 +260,7 @@ class PasswordHash(Section):
     chap_sha1: ChapHash = text(..., "For chap-sha1, which every connector speaks.", "40 hex digits")
     pap_sha256: PapHash | None = text(
         None,
-        "For pap-sha256, over TLS only; null when not to be used.",
+        "For pap-sha256, over TLS only.",
         "salt:hash in hex, null",
     )
 
@@ -275,7 +271,7 @@ class Quota(Section):
     tasks: Count | None = Field(
         None,
         ge=1,
-        description="Tasks it has put that are not gone, in all tubes together.",
+        description="Tasks it has put that still exist, in all tubes together.",
         json_schema_extra={"accepted": "1 or more, null"},
     )
     bytes: Bytes | None = size(None, 1, 1 << 50, "Bytes of their payloads.")
@@ -284,13 +280,13 @@ class Quota(Section):
         gt=0,
         le=1e9,
         allow_inf_nan=False,
-        description="Calls a second, after a second's worth at once.",
+        description="Calls a second, with a second's worth at once.",
         json_schema_extra={"accepted": "a number above 0, null"},
     )
     connections: Count | None = Field(
         None,
         ge=1,
-        description="Connections that are logged in at a time.",
+        description="Logged-in connections at a time.",
         json_schema_extra={"accepted": "1 or more, null"},
     )
 
@@ -298,26 +294,24 @@ class Quota(Section):
 class User(Section):
     """Somebody who may log in."""
 
-    name: str = text(
-        ..., "The name to log in with.", "1 to 200 characters", min_length=1, max_length=200
-    )
+    name: str = text(..., "Login name.", "1 to 200 characters", min_length=1, max_length=200)
     password_hash: PasswordHash | None = Field(None, description="Hashes of the password.")
     password_env: str | None = text(
         None,
-        "Variable of the environment that holds the password, instead of password_hash.",
+        "Variable with the password, instead of password_hash.",
         "name of a variable, null",
         pattern=VARIABLE,
     )
     password_file: Path | None = text(
-        None, "File that holds the password, instead of password_hash.", "a file, null"
+        None, "File with the password, instead of password_hash.", "a file, null"
     )
     second_password_hash: PasswordHash | None = Field(
-        None, description="Hashes of a password that is valid as well, while clients change to it."
+        None, description="Hashes of a second valid password, while clients change to it."
     )
     second_password_file: Path | None = text(
-        None, "File that holds it, instead of second_password_hash.", "a file, null"
+        None, "File with it, instead of second_password_hash.", "a file, null"
     )
-    roles: tuple[str, ...] = text((), "Roles whose rights this user has too.", "names of roles")
+    roles: tuple[str, ...] = text((), "Roles whose rights this user has, too.", "names of roles")
     grants: tuple[CallPattern, ...] = text(
         (),
         "Calls this user may make; queue.tube.NAME:grant adds more at run time.",
@@ -326,11 +320,11 @@ class User(Section):
 
     dialect: Literal["tube", "queue15"] | None = text(
         None,
-        "What this user means by queue.NAME: the module's calls or those of the Tarantool 1.5 era; "
-        "null for what the listener means.",
+        "What queue.NAME means for this user: the module's calls or those of Tarantool "
+        "1.5; null: as the listener.",
         "tube, queue15, null",
     )
-    quota: Quota | None = Field(None, description="How much it may take; null for no bounds.")
+    quota: Quota | None = Field(None, description="How much it may use.")
 
     @property
     def hashes(self) -> tuple[PasswordHash, ...]:
@@ -365,7 +359,7 @@ class LogSettings(Section):
 
     level: Literal["debug", "info", "warning", "error"] = text(
         "info",
-        "The least important lines that are written.",
+        "Least important lines written.",
         "debug, info, warning, error",
     )
     format: Literal["human", "json"] = text(
@@ -380,19 +374,21 @@ class Audit(Section):
 
     path: Path | None = text(
         Path("audit/trail.jsonl"),
-        "Its file; a relative one is within data_dir. null: in memory alone.",
+        "Its file; relative to data_dir. null: in memory only.",
         "a file, null",
     )
-    max_bytes: Bytes = size(64 * MIB, KIB, GIB, "It is rotated beyond: FILE.1 is the newest.")
+    max_bytes: Bytes = size(
+        64 * MIB, KIB, GIB, "Size at which it is rotated; FILE.1 is the newest."
+    )
     keep: Count = Field(
         8,
         ge=0,
         le=1000,
-        description="Rotated files that are kept.",
+        description="Rotated files kept.",
         json_schema_extra={"accepted": "0 to 1000"},
     )
     token_file: Path | None = text(
         None,
-        "File with the only token that may read it over the admin API; null: the API's own.",
+        "File with the only token that may read it; null: the API's token.",
         "a file, null",
     )

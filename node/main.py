@@ -393,7 +393,7 @@ class Node:
             snapshot_now(self.core, writer, self.engine.lsn)
             self.storage.snapshot_published(self.engine.lsn)
         self.wal.close()
-        self.logger.info("ended in good order")
+        self.logger.info("stopped cleanly")
 
 
 def new_uuid() -> bytes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 #: (event, the least level it has, the line with names of its parts). The first that fits is it.
 SHAPES: tuple[tuple[str, str, str], ...] = (
     ("node.serving", "info", "{node} serves on {address} in state {state}"),
-    ("node.ended", "info", "ended in good order"),
+    ("node.ended", "info", "stopped cleanly"),
     ("node.stood_still", "warning", "this process stood still for {seconds} s: {effect}"),
     ("node.admin", "info", "admin API on {address}"),
     ("config.reloaded", "info", "reloaded: {changed}"),

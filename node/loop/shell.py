@@ -177,7 +177,7 @@ class Shell:
     def _stood_still(self, seconds: float) -> None:
         """Nobody was silent meanwhile: nobody was listened to."""
         if self.core.engine.running:
-            self.log(f"this process stood still for {seconds:.2f} s: leases get the time back")
+            self.log(f"this process stood still for {seconds:.2f} s: leases are extended by it")
         for connection in list(self.core.connections.values()):
             if connection.socket is not None:
                 connection.socket.forgive(seconds)

@@ -226,5 +226,5 @@ async def test_servers_that_are_none_of_ours() -> None:
             async with tandemq.connect(f"127.0.0.1:{port}", timeout=0.5):
                 pass
     answer: Any = [{"version": "2.11"}]
-    with pytest.raises(tandemq.Refused, match="is no Tandem node"):
+    with pytest.raises(tandemq.Refused, match="is not a Tandem node"):
         find._state("a:1", answer)

@@ -86,7 +86,7 @@ class StockConnection(asynctnt.Connection):  # type: ignore[misc]
             where = f"{self._host}:{self._port}"
             self._ready.set_exception(
                 exc
-                or TlsRefused(f"{where} ended the handshake: does it want a certificate of ours?")
+                or TlsRefused(f"{where} ended the handshake: does it require a client certificate?")
             )
         super().connection_lost(exc)
 

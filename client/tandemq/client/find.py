@@ -143,7 +143,7 @@ def _state(node: str, body: Any) -> tuple[str, int]:
         queue = body[0]["queue"]
         return str(queue["state"]), int(queue["term"])
     except (LookupError, TypeError, ValueError):
-        raise Refused(f"{node} is no Tandem node: its box.info tells no state and term") from None
+        raise Refused(f"{node} is not a Tandem node: its box.info has no state and term") from None
 
 
 async def quietly(connection: asynctnt.Connection) -> None:

@@ -211,7 +211,7 @@ class Task:
         if self._lost_by is not None:
             raise LeaseLost(self._lost_by)
         if self.ended:
-            raise Refused(f"task {self.id} was ended already")
+            raise Refused(f"task {self.id} was already ended")
 
     def _forget(self) -> None:
         held = self.tube.link.held
