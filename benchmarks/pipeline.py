@@ -25,7 +25,7 @@ from benchmarks.logmaker import LogMaker, fill
 from benchmarks.measure import Neighbours, environment
 from benchmarks.table import Row, all_met, at_most, draw, markdown, save, update_docs
 
-PARTS = ("decode", "read", "stream", "live", "sink", "jobs", "linear", "engines")
+PARTS = ("decode", "read", "stream", "live", "sink", "jobs", "linear", "engines", "alone")
 FULL = 5_000_000
 MEMORY_MAX_GIB = 4.0
 EXIT_OK, EXIT_MISSED, EXIT_CANNOT_RUN = 0, 1, 2
@@ -188,7 +188,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def run_part(part: str, bench: Bench) -> None:
     """Measure one part; rows and samples go into `bench`."""
-    from benchmarks import pipeline_engines, pipeline_jobs, pipeline_read, pipeline_stream
+    from benchmarks import (
+        pipeline_alone,
+        pipeline_engines,
+        pipeline_jobs,
+        pipeline_read,
+        pipeline_stream,
+    )
 
     work: dict[str, Callable[[Bench], None]] = {
         "decode": pipeline_read.decode,
@@ -199,6 +205,7 @@ def run_part(part: str, bench: Bench) -> None:
         "jobs": pipeline_jobs.jobs,
         "linear": pipeline_jobs.linear,
         "engines": pipeline_engines.engines,
+        "alone": pipeline_alone.alone,
     }
     work[part](bench)
 

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.logmaker import START_US, LogMaker, fill
 from tandemq.pipeline import compact, history, report
-from tandemq.pipeline.events import NEEDED, read_log, survey, survey_frame
+from tandemq.pipeline.events import read_log, survey, survey_frame
+from tandemq.pipeline.packing import NEEDED
 from tandemq.pipeline.session import build_session
 from tandemq.spark.logs import ARCHIVE_MARK
 
@@ -210,3 +211,23 @@ def test_an_archive_and_the_live_log_read_as_one(
     narrow = read_log(spark, [str(archive)], ["lsn"], fromLsn=10, toLsn=19, tubes="orders")
     wanted = both.where("lsn between 10 and 19 and tube = 'orders'")
     assert narrow.count() == wanted.count() > 0
+
+
+def test_an_archive_of_two_nodes_has_each_ones_rows_once(spark: Any, tmp_path: Path) -> None:
+    paths = []
+    for node in "ab":
+        maker = LogMaker(tmp_path / node, node=ord(node), seed=1)
+        maker.open_term()
+        maker.put(maker.tube("q"), "x")
+        maker.turn()
+        # What is sealed can be compacted.
+        maker.open_term(2)
+        maker.close()
+        paths.append(str(maker.directory))
+    archive = tmp_path / "archive"
+    compact.run(spark, paths, str(archive))
+    for file in archive.rglob("*.parquet"):
+        nodes = {row["node"] for row in pq.ParquetFile(file).read(["node"]).to_pylist()}
+        assert nodes == {file.parts[-3].removeprefix("node=")}
+    rows = read_log(spark, [str(archive)], ["lsn", "node"])
+    assert rows.count() == rows.distinct().count() > 0

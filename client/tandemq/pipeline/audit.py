@@ -28,8 +28,9 @@ from tandemq.pipeline.checks import (
     finding,
     in_sequence,
 )
-from tandemq.pipeline.events import SURVEYED, Survey, kept, read_log, survey, survey_frame
+from tandemq.pipeline.events import Survey, kept, read_log, survey, survey_frame
 from tandemq.pipeline.judge.verdict import part_of
+from tandemq.pipeline.packing import SURVEYED
 from tandemq.pipeline.rules import COUNT, KINDS, SEEN, Rules, everything, nothing
 from tandemq.spark.disk import ArrowDisk
 

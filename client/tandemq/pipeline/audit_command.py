@@ -5,30 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tandemq.model.errors import StorageError
-from tandemq.model.units import GIB
+from tandemq.pipeline.engines import EngineOption, JobEngine, choice
 
 if TYPE_CHECKING:
     from tandemq.pipeline.judge.verdict import Verdict
 
-#: Bytes of logs that `auto` leaves to one process; the nodes of a comparison are all in its memory.
-LOCAL_BYTES = 6 * GIB
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
-
-
-class AuditEngine(StrEnum):
-    """What judges: one process, Spark, or whichever fits."""
-
-    auto = "auto"
-    local = "local"
-    spark = "spark"
-
 
 Names = Annotated[list[str] | None, typer.Option("--rule", help="Only this rule; may be repeated.")]
 Without = Annotated[
@@ -67,9 +55,7 @@ def audit(  # noqa: PLR0913 - flags are arguments
         Path | None, typer.Option("--prometheus", help="File for the textfile collector.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Rows shown of each check.")] = 20,
-    engine: Annotated[
-        AuditEngine, typer.Option("--engine", help="One process, Spark, or what fits.")
-    ] = AuditEngine.auto,
+    engine: EngineOption = JobEngine.auto,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules, and end.")] = False,
     master: Annotated[
         str | None,
@@ -90,12 +76,12 @@ def audit(  # noqa: PLR0913 - flags are arguments
     if not paths:
         fail("name a data directory or an archive")
     assert paths is not None
-    chosen = _engine(engine, paths, master)
+    chosen = choice(engine, paths, master, alike=False)
     asked_local = (state, statistics, only, without)
-    if chosen is AuditEngine.spark and any(asked_local):
+    if chosen is JobEngine.spark and any(asked_local):
         fail("--state, --statistics, --rule and --without are for the local engine")
     verdict: Any
-    if chosen is AuditEngine.local:
+    if chosen is JobEngine.local:
         verdict = _local(paths, clients, commit_lsn, statistics, state, only, without)
     else:
         verdict = _spark(paths, clients, commit_lsn, master, memory)
@@ -103,34 +89,6 @@ def audit(  # noqa: PLR0913 - flags are arguments
     _print(verdict, limit, as_json)
     if not verdict.ok:
         raise typer.Exit(EXIT_VIOLATED)
-
-
-def _engine(asked: AuditEngine, paths: list[str], master: str | None) -> AuditEngine:
-    """`auto`: Spark for archives, for a master that was named, and for what memory may not hold."""
-    if asked is not AuditEngine.auto:
-        return asked
-    if master is not None:
-        return AuditEngine.spark
-    sizes = [_log_bytes(path) for path in paths]
-    if any(size is None for size in sizes) or sum(size or 0 for size in sizes) > LOCAL_BYTES:
-        return AuditEngine.spark
-    return AuditEngine.local
-
-
-def _log_bytes(path: str) -> int | None:
-    """Of a data directory's segments; None for an archive. What cannot be read has none: whoever
-    judges says why."""
-    try:
-        from tandemq.spark.disk import ArrowDisk
-        from tandemq.spark.logs import ARCHIVE_MARK
-
-        disk = ArrowDisk(path)
-        names = disk.list()
-        if ARCHIVE_MARK in names:
-            return None
-        return sum(disk.size(name) for name in names if name.endswith(".wal") and "/" not in name)
-    except (ModuleNotFoundError, StorageError):
-        return 0
 
 
 def _local(

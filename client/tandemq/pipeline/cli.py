@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from enum import StrEnum
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
+from tandemq.model.errors import StorageError
 from tandemq.pipeline.audit_command import audit
+from tandemq.pipeline.engines import EngineOption, JobEngine, choice, without_pandas
 
 app = typer.Typer(
     name="pipeline",
     no_args_is_help=True,
     add_completion=False,
-    help="Spark jobs over the log: history, report, audit, load, compact, follow (extra `spark`).",
+    help="Jobs over the log: history, report, audit, compact, load, follow (extra `spark`).",
 )
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
 app.command()(audit)
@@ -91,6 +95,20 @@ def run(master: str | None, memory: str, job: Any, lean: bool = True) -> Any:
             spark.stop()
 
 
+def run_here(job: Callable[[ModuleType], Any]) -> Any:
+    """`job` with the engine of one process; its failure is one line and exit code 1."""
+    try:
+        without_pandas()
+        from tandemq.pipeline import local
+    except ModuleNotFoundError as error:
+        fail(f"{error.name} is not installed: pip install 'tandemq[spark]'")
+        raise
+    try:
+        return job(local)
+    except (StorageError, ValueError, OSError) as error:
+        fail(plain(error), EXIT_VIOLATED)
+
+
 def show(values: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(values))
@@ -103,11 +121,15 @@ def show(values: dict[str, Any], as_json: bool) -> None:
 def history(
     paths: Paths,
     out: Annotated[str, typer.Option("--out", help="Folder of the tables.")],
+    engine: EngineOption = JobEngine.auto,
     master: Master = None,
     memory: Memory = "2g",
     as_json: AsJson = False,
 ) -> None:
     """Write one row per task and per delivery as Parquet; again: only what is new."""
+    if choice(engine, paths, master) is JobEngine.local:
+        show(run_here(lambda local: local.history(paths, out)), as_json)
+        return
     from tandemq.pipeline import history as job
 
     show(run(master, memory, lambda spark: job.run(spark, paths, out)), as_json)
@@ -120,11 +142,15 @@ def compact(
     include_open: Annotated[
         bool, typer.Option("--include-open", help="The open segment, too, as far as committed.")
     ] = False,
+    engine: EngineOption = JobEngine.auto,
     master: Master = None,
     memory: Memory = "2g",
     as_json: AsJson = False,
 ) -> None:
     """Copy sealed segments to a Parquet archive; again: only what is new."""
+    if choice(engine, paths, master) is JobEngine.local:
+        show(run_here(lambda local: local.compact(paths, archive, include_open)), as_json)
+        return
     from tandemq.pipeline import compact as job
 
     def work(spark: Any) -> Any:

@@ -1,70 +1,20 @@
 """Compaction: sealed segments to a Parquet archive that `tandemq_log` reads like the log itself.
 
-An archive is a folder with a mark, and below it node=<uuid>/lsn=<first>-<last>/*.parquet. A part
-is written aside and renamed, so a reader sees all of it or nothing.
+The tasks of Spark that decode a segment write its file. What an archive is: `compact_files.py`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from tandemq.log.meta import read_commit
-from tandemq.log.segment import SegmentReader, segment_names
-from tandemq.model.units import MIB
-from tandemq.spark.archive import TandemArchive, durable
-from tandemq.spark.disk import ArrowDisk
-from tandemq.spark.logs import (
-    ARCHIVE_MARK,
-    ARCHIVE_PART,
-    ARCHIVE_SPACES,
-    LogQuery,
-    meta_of,
-    node_name,
-    plan,
-)
-from tandemq.spark.scan import scan
+from tandemq.pipeline.compact_files import advance
+from tandemq.spark.archive import TandemArchive
+from tandemq.spark.logs import LogQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def archived_until(archive: Path) -> dict[str, int]:
-    """Last archived LSN of each node."""
-    found: dict[str, int] = {}
-    for path in archive.glob("node=*/lsn=*/*.parquet"):
-        match = ARCHIVE_PART.match(path.relative_to(archive).as_posix())
-        if match is not None:
-            found[match[1]] = max(found.get(match[1], 0), int(match[3]))
-    return found
-
-
-def sealed_until(path: str, include_open: bool = False) -> tuple[str, int, int]:
-    """(node, first LSN of the log, last LSN of its newest sealed segment, 0 if none is sealed).
-
-    include_open: the last committed LSN instead, as far as the log goes; no rewind cuts it off.
-    """
-    disk = ArrowDisk(path)
-    meta = meta_of(disk, disk.list())
-    names = segment_names(disk)
-    first = last = 0
-    for name in names:
-        reader = SegmentReader(disk, name, meta)
-        footer = reader.peek_footer()
-        first = first or reader.first_lsn
-        if footer is None:
-            if include_open:
-                commit, problem = read_commit(disk)
-                end = scan(disk, meta, name, {}, MIB).last_lsn
-                last = max(last, 0 if problem is not None else min(commit, end))
-            break
-        last = footer.last_lsn
-    return node_name(meta.node), first, last
 
 
 def run(
@@ -75,35 +25,12 @@ def run(
     The newest segment may still be cut by a rewind: it is left out, or with `include_open` taken up
     to the commit LSN the node published. What a later run finds archived it does not take again.
     """
-    home = Path(archive)
-    home.mkdir(parents=True, exist_ok=True)
-    mark = home / ARCHIVE_MARK
-    if not mark.exists():
-        mark.write_text(json.dumps({"version": 1}) + "\n")
     spark.dataSource.register(TandemArchive)
-    done: dict[str, Any] = {}
-    for path in paths:
-        node, first, last = sealed_until(path, include_open)
-        start = max(archived_until(home).get(node, 0) + 1, first)
-        if last < start:
-            done[path] = {"node": node, "records": 0, "rows": 0, "to_lsn": start - 1}
-            continue
-        spaces = plan([str(home), path], LogQuery(first_lsn=start, last_lsn=last))[-1].spaces
-        aside = home / f"_tmp-{uuid4().hex}"
-        aside.mkdir()
-        reader = spark.read.format(TandemArchive.name()).option("into", str(aside.resolve()))
-        bounds = {"path": f"{home},{path}", "fromLsn": str(start), "toLsn": str(last)}
-        rows = sum(row["rows"] for row in reader.options(**bounds).load().collect())
-        target = home / f"node={node}" / f"lsn={start:020d}-{last:020d}"
-        target.parent.mkdir(exist_ok=True)
-        (target.parent / ARCHIVE_SPACES).write_text(json.dumps(spaces) + "\n")
-        # The log may be trimmed as soon as this returns.
-        for written in (target.parent / ARCHIVE_SPACES, aside):
-            durable(written)
-        os.replace(aside, target)
-        for folder in (target.parent, home):
-            durable(folder)
-        done[path] = {"node": node, "records": last - start + 1, "rows": rows, "to_lsn": last}
-    for left in home.glob("_tmp-*"):
-        shutil.rmtree(left)
-    return done
+
+    def copied(sources: Sequence[str], wanted: LogQuery, into: Path) -> int:
+        reader = spark.read.format(TandemArchive.name()).option("into", str(into))
+        bounds = {"fromLsn": str(wanted.first_lsn), "toLsn": str(wanted.last_lsn)}
+        files = reader.options(path=",".join(sources), **bounds).load()
+        return sum(row["rows"] for row in files.collect())
+
+    return advance(paths, archive, copied, include_open)

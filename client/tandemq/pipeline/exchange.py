@@ -83,7 +83,7 @@ def _narrowed(column: pa.Array) -> pa.Array:
     return as_text(places[codes], column.dictionary.filter(pa.array(used[:count])))
 
 
-def unpacked(bodies: Iterable[pa.Array]) -> Iterator[pa.Table]:
+def unpacked(bodies: Iterable[Iterable[pa.Scalar]]) -> Iterator[pa.Table]:
     """The tables of packed columns."""
     for column in bodies:
         for one in column:

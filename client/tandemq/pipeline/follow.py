@@ -15,10 +15,11 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
-from tandemq.spark.archive import TandemArchive, durable
+from tandemq.spark.archive import TandemArchive
 from tandemq.spark.changes import ASIDE
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of
+from tandemq.spark.parts import durable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

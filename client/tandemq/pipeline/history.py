@@ -7,55 +7,33 @@ log has gained.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tandemq.model.units import DAY_US
 from tandemq.pipeline import lives as lv
-from tandemq.pipeline.arrays import TEXT, as_text, encoded, numbers, plain
+from tandemq.pipeline.arrays import plain
 from tandemq.pipeline.events import Survey, survey
-from tandemq.pipeline.operations import TAKE
-from tandemq.spark.source import parquet_file
+from tandemq.pipeline.history_files import (
+    COUNTS,
+    HistoryWriter,
+    advance,
+    files,
+    node_of,
+    rows_of,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-STATE_FILE = "history.json"
-#: Of a file's name of 255; characters that a longer tube's folder begins with.
-LABEL_BYTES, LABEL_START = 240, 30
-#: Folders of what a run leaves for the next one; `open` has events.
-LEFT = ("open", "open-tasks", "open-deliveries")
-COUNTS = pa.schema([("tasks", pa.int64()), ("deliveries", pa.int64()), ("open", pa.int64())])
-#: What Spark calls the folder of NULL, and which characters it writes as %XX in one's name.
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = {
-    ord(one): f"%{ord(one):02X}" for one in (*map(chr, range(1, 32)), *"\"#%'*/:=?\\{[]^", chr(127))
-}
-
-
-def folder_label(tube: str) -> str:
-    """A tube's name as a folder may have it: escaped; of a long one its beginning and a sum."""
-    label = tube.translate(_ESCAPED)
-    if len(label.encode()) <= LABEL_BYTES:
-        return label
-    start = "".join(itertools.takewhile(str.isalnum, tube))[:LABEL_START]
-    return f"{start}~{hashlib.sha256(tube.encode()).hexdigest()[:32]}"
+__all__ = ["deliveries", "files", "node_of", "read", "rows_of", "run", "tasks"]
 
 
 def tasks(seen: Survey) -> DataFrame:
@@ -65,18 +43,12 @@ def tasks(seen: Survey) -> DataFrame:
     first_taken_us, ended_us, ran_us (all deliveries), attempts, retries (given back or out of
     time), first_lsn, last_lsn, outcome, waited_us (put to first take).
     """
-    work = partial(_tasks, _last(seen))
+    work = partial(_tasks, seen.cleared)
     return seen.by_task(work, plain(lv.TASK))
 
 
 def _tasks(gone: Mapping[str, int], part: lv.Lives) -> Iterable[pa.RecordBatch]:
     yield from lv.tasks(part, gone).cast(plain(lv.TASK)).to_batches()
-
-
-def _last(seen: Survey) -> dict[str, int]:
-    """The last LSN at which all tasks of a tube went."""
-    best = seen.furthest
-    return {} if best is None else {tube: max(lsns) for tube, lsns in best.cleared.items()}
 
 
 def deliveries(seen: Survey) -> DataFrame:
@@ -93,69 +65,34 @@ def _deliveries(part: lv.Lives) -> Iterable[pa.RecordBatch]:
 
 
 def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
-    """Bring `out` up to the log's end; what was written before stays. Counts by name.
+    """Bring `out` up to the log's end; what was written before stays. Counts by name."""
 
-    Below `out`: tasks/ and deliveries/ (finished ones, a folder per run, then date and tube),
-    open/ (events of the others), history.json (how far). A run that is cut short is repeated
-    whole: it replaces its own folders and moves the mark last.
-    """
-    home = Path(out)
-    state = _state(home)
-    before = int(state.get("lsn", 0))
-    with survey(spark, paths, fromLsn=before + 1) as seen:
-        if seen.furthest is None:
-            empty = {"tasks": 0, "deliveries": 0, "open": 0}
-            return {"from_lsn": before + 1, "to_lsn": before, **empty}
-        last = seen.furthest.last
-        opened = _open_events(spark, home) if state else None
-        name = f"run={last:020d}"
-        for table in ("tasks", "deliveries", *LEFT):
-            shutil.rmtree(home / table / name, ignore_errors=True)
-            (home / table / name).mkdir(parents=True)
-        writer = HistoryWriter(str(home), name, _last(seen))
-        found = seen.by_task(writer, COUNTS, before=opened).collect()
-    counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
-    aside = home / (STATE_FILE + ".new")
-    aside.write_text(json.dumps({"lsn": last, "name": name, "node": seen.furthest.node}) + "\n")
-    os.replace(aside, home / STATE_FILE)
-    for old in (old for table in LEFT for old in (home / table).iterdir()):
-        if old.name != name:
-            shutil.rmtree(old)
-    return {"from_lsn": before + 1, "to_lsn": last, **counts}
+    def gone_through(first_lsn: int) -> AbstractContextManager[Survey]:
+        return survey(spark, paths, fromLsn=first_lsn)
+
+    return advance(out, gone_through, _written, _place)
 
 
-def _state(home: Path) -> dict[str, Any]:
-    """What the last run noted: `lsn` it came to, `name` of its folders. Empty where there was none.
-
-    Raises `ValueError` for a folder of an earlier format.
-    """
-    if not (home / STATE_FILE).exists():
-        return {}
-    state: dict[str, Any] = json.loads((home / STATE_FILE).read_text())
-    if "name" not in state:
-        raise ValueError(f"{home} was written by an earlier version: choose another folder")
-    return state
+def _written(seen: Survey, writer: HistoryWriter, opened: str | None) -> list[dict[str, int]]:
+    before = None if opened is None else _events(seen.frame.sparkSession, opened)
+    return [row.asDict() for row in seen.by_task(writer, COUNTS, before=before).collect()]
 
 
-def node_of(out: str) -> str | None:
-    """Whose log the last run followed."""
-    node: str | None = _state(Path(out)).get("node")
-    return node
+def _place() -> tuple[int, int]:
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId(), context.taskAttemptId()
 
 
-def _open_events(spark: SparkSession, home: Path) -> DataFrame:
+def _events(spark: SparkSession, folder: str) -> DataFrame:
     """Events of the tasks that were not over at the end of the last run."""
-    folder = str(home / "open" / _state(home)["name"])
-    return (
-        spark.read.schema(from_arrow_schema(plain(lv.EVENT)))
-        .parquet(folder)
-        .select(*lv.EVENT.names)
-    )
+    schema = from_arrow_schema(plain(lv.EVENT))
+    return spark.read.schema(schema).parquet(folder).select(*lv.EVENT.names)
 
 
 def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
     """(tasks, deliveries) of all runs, and of what was not over at the end of the last one."""
-    home, state = Path(out), _state(Path(out))
+    home, state = Path(out), state_of(Path(out))
     found = []
     for table, schema in (("tasks", lv.TASK), ("deliveries", lv.DELIVERY)):
         columns = from_arrow_schema(plain(schema))
@@ -166,94 +103,3 @@ def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
         unfinished = spark.read.schema(columns).parquet(str(home / f"open-{table}" / state["name"]))
         found.append(finished.select(*schema.names).unionByName(unfinished))
     return found[0], found[1]
-
-
-def files(out: str) -> list[tuple[str, str]]:
-    """(tasks or deliveries, file) of what `read` reads, the largest files first."""
-    home, state = Path(out), _state(Path(out))
-    found = []
-    for table in ("tasks", "deliveries") if state else ():
-        for folder in (home / table, home / f"open-{table}" / state["name"]):
-            found += [(table, file) for file in folder.glob("**/[!_.]*.parquet")]
-    found.sort(key=lambda one: (-one[1].stat().st_size, one))
-    return [(table, str(file)) for table, file in found]
-
-
-def rows_of(file: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """These columns of a history's file, with the tube its folder is named after. Texts as TEXT."""
-    schema = lv.TASK if "attempts" in columns else lv.DELIVERY
-    texts = [field.name for field in schema if field.type == TEXT]
-    label = Path(file).parent.name
-    with parquet_file(file, texts) as parquet:
-        there = set(parquet.schema_arrow.names)
-        for batch in parquet.iter_batches(1 << 17, columns=[n for n in columns if n in there]):
-            found = {name: batch[name] for name in batch.schema.names}
-            if "tube" not in there:
-                tube = pa.array([unquote(label.removeprefix("tube="))])
-                found["tube"] = as_text(np.zeros(batch.num_rows, np.int64), tube)
-            yield pa.RecordBatch.from_pydict({name: found[name] for name in columns})
-
-
-@dataclass(frozen=True)
-class HistoryWriter:
-    """Writes what is over of one part's tasks and deliveries; a row of COUNTS.
-
-    Every file is written aside and then renamed: a task of Spark that is tried again replaces its
-    own files.
-    """
-
-    home: str
-    name: str
-    cleared: Mapping[str, int]
-
-    def __call__(self, part: lv.Lives) -> Iterator[pa.RecordBatch]:
-        tasks, given = lv.tasks(part, self.cleared), lv.deliveries(part)
-        over = ~pc.is_in(tasks["outcome"], pa.array(lv.UNFINISHED)).to_numpy()
-        given_over = over[part.life[part.op == TAKE]]
-        self._folders("tasks", tasks.filter(pa.array(over)), "first_lsn")
-        self._folders("deliveries", given.filter(pa.array(given_over)), "lsn")
-        if not over.all():
-            for table, rows in zip(
-                LEFT,
-                (
-                    part.table.filter(pa.array(~over[part.life])),
-                    tasks.filter(pa.array(~over)),
-                    given.filter(pa.array(~given_over)),
-                ),
-                strict=True,
-            ):
-                self._write(rows, Path(self.home) / table / self.name)
-        counts = [np.count_nonzero(one) for one in (over, given_over, ~over)]
-        yield pa.RecordBatch.from_arrays([pa.array([one]) for one in counts], schema=COUNTS)
-
-    def _folders(self, name: str, rows: pa.Table, lsn: str) -> None:
-        """Rows by the date of their task's put and by tube, in order of an LSN."""
-        if not rows.num_rows:
-            return
-        tube, tubes = encoded(rows["tube"])
-        day = numbers(rows["put_us"], -1) // DAY_US
-        order = np.lexsort((numbers(rows[lsn]), tube, day))
-        rows, tube, day = rows.drop(["tube"]).take(pa.array(order)), tube[order], day[order]
-        edges = np.flatnonzero((np.diff(tube) != 0) | (np.diff(day) != 0)) + 1
-        bounds = [0, *edges.tolist(), rows.num_rows]
-        for start, end in itertools.pairwise(bounds):
-            date = NULL_FOLDER
-            if day[start] >= 0:
-                date = str(np.datetime64(int(day[start]), "D"))
-            part, whole = rows.slice(start, end - start), tubes[tube[start]]
-            label = folder_label(whole)
-            if unquote(label) != whole:
-                texts = as_text(np.zeros(part.num_rows, np.int64), pa.array([whole]))
-                part = part.append_column("tube", texts)
-            folder = Path(self.home) / name / self.name / f"date={date}" / f"tube={label}"
-            self._write(part, folder)
-
-    def _write(self, rows: pa.Table, folder: Path) -> None:
-        context = TaskContext.get()
-        assert context is not None
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"part-{context.partitionId():05d}.zstd.parquet"
-        aside = folder / f"_{name}.{context.taskAttemptId()}"
-        texts = [field.name for field in rows.schema if field.type == TEXT]
-        pq.write_table(rows, aside, compression="zstd", use_dictionary=texts, store_schema=False)
-        os.replace(aside, folder / name)

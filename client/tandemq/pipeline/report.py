@@ -23,8 +23,9 @@ from tandemq.pipeline import figures as fig
 from tandemq.pipeline import history as histories
 from tandemq.pipeline import page, report_tables
 from tandemq.pipeline.arrays import Ints
-from tandemq.pipeline.events import kept, parts_for, spread, stretches
+from tandemq.pipeline.events import kept, parts_for, spread
 from tandemq.pipeline.exchange import BUCKETS_MIN
+from tandemq.pipeline.packing import stretches
 from tandemq.spark.groups import json_of
 from tandemq.spark.mapped import mapped
 

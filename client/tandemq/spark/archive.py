@@ -6,17 +6,12 @@ files; for streams it is a sink as well, which does that.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
@@ -26,29 +21,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tandemq.spark import options as opt
-from tandemq.spark.columns import ALL, COLUMNS, arrow_schema
-from tandemq.spark.logs import Part, plan
+from tandemq.spark.columns import ALL
+from tandemq.spark.logs import Part
+from tandemq.spark.parts import BATCH_ROWS, Folder, part_name, unarchived, write
 from tandemq.spark.source import LogReader, LogReading, TandemLog, settle
 
-#: Larger batches decode and encode faster; no row of them is shipped.
-BATCH_ROWS = 1 << 15
-GROUP_ROWS = 1 << 17
 OPTIONS = (
     *opt.LOG_OPTIONS,
     opt.Option("into", None, "folder that gets the files"),
     opt.Option("feed", None, "streams: `into` is a Delta table, and this names the checkpoint"),
 )
 WRITTEN = pa.schema([("file", pa.string()), ("rows", pa.int64())])
-
-_TEXTS = [column.name for column in COLUMNS if column.kind == pa.string()]
-#: Numbers that mostly grow or stay: differences are small and quicker than a dictionary.
-_DELTAS = {
-    column.name: "DELTA_BINARY_PACKED"
-    for column in COLUMNS
-    if pa.types.is_integer(column.kind) or pa.types.is_timestamp(column.kind)
-}
-#: Columns that queries narrow by. Bounds of the others cost time and help nobody.
-_BOUNDED = ["lsn", "time", "tube", "operation", "task_id"]
 
 
 @dataclass
@@ -112,7 +95,7 @@ class ArchiveWriting(LogReading):
         return Folder(self.into)
 
     def name(self, number: int) -> str:
-        return f"part-{number:05d}.zstd.parquet"
+        return part_name(number)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         # Spark turns an empty list of partitions into one that is None.
@@ -125,71 +108,8 @@ class ArchiveWriting(LogReading):
 
 
 class ArchiveReader(ArchiveWriting, LogReader):
-    """Batch: all of a log that was asked for."""
+    """Batch: all of a log that was asked for, but what an archive named beside it holds."""
 
     def partitions(self) -> list[Any]:
-        parts = plan(self.paths, self.wanted)
+        parts = unarchived(self.paths, self.wanted)
         return [ArchivePartition(part, number) for number, part in enumerate(parts)]
-
-
-class Folder:
-    """A local folder that gets files; each has its name once it is whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @contextmanager
-    def file(self, name: str) -> Iterator[Any]:
-        """What to write a file into. It is on the disk when this ends, or not there at all."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        aside = self.path / f"_{name}.{uuid4().hex}"
-        try:
-            yield aside
-            durable(aside)
-            os.replace(aside, self.path / name)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-
-
-def write(batches: Iterator[pa.RecordBatch], folder: Any, name: str) -> int:
-    """Batches of all columns into a Parquet file of a `Folder`, or of what is like one.
-
-    Rows written; no file where there are none.
-    """
-    first = next(batches, None)
-    if first is None:
-        return 0
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    with folder.file(name) as sink, _writer(sink) as writer:
-        for batch in chain([first], batches):
-            waiting.append(batch)
-            rows += batch.num_rows
-            if sum(one.num_rows for one in waiting) >= GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
-                waiting = []
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting), GROUP_ROWS * 2)
-    return rows
-
-
-def durable(path: Path) -> None:
-    """A file as it is now, or the names in a folder, are on the disk when this returns."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
-def _writer(sink: Any) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        sink,
-        arrow_schema(ALL),
-        compression="zstd",
-        use_dictionary=_TEXTS,
-        column_encoding=_DELTAS,
-        write_statistics=_BOUNDED,
-        store_schema=False,
-    )

@@ -17,7 +17,8 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tandemq.spark.archive import ArchivePartition, ArchiveWriting, durable
+from tandemq.spark.archive import ArchivePartition, ArchiveWriting
+from tandemq.spark.parts import durable
 from tandemq.spark.stream import LogStreamReader, Offset
 
 #: Where tasks write, below the folder; Parquet readers pass over such names.

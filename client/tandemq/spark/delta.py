@@ -18,10 +18,10 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from tandemq.spark.archive import durable
 from tandemq.spark.changes import ChangesReader, ChangesWriter
 from tandemq.spark.columns import ALL, arrow_schema
 from tandemq.spark.folder import ArrowFolder
+from tandemq.spark.parts import durable
 
 #: Columns whose bounds are told, so that queries leave out files.
 _BOUNDED = ("lsn", "time")

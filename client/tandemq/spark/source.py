@@ -9,18 +9,14 @@ from __future__ import annotations
 import datetime
 import gc
 import json
-import operator
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -37,11 +33,10 @@ from pyspark.sql.types import StructType
 
 from tandemq.model.errors import StorageError
 from tandemq.spark import options as opt
-from tandemq.spark.columns import ALL, DEFAULT, arrow_schema, check_columns, ddl
-from tandemq.spark.decode import Decoder, damaged
-from tandemq.spark.disk import ArrowDisk
-from tandemq.spark.groups import json_of
+from tandemq.spark.columns import ALL, DEFAULT, check_columns, ddl
+from tandemq.spark.decode import damaged
 from tandemq.spark.logs import LogQuery, Part, plan
+from tandemq.spark.parts import rows_of
 
 MODES = ("FAILFAST", "PERMISSIVE")
 #: What a Python worker was forked from.
@@ -140,14 +135,9 @@ class LogReading:
         """Batches of a part; in mode PERMISSIVE damage becomes a row and, if asked, a file."""
         if part.damage is None:
             try:
-                if part.archive:
-                    keep = (self.tubes, self.operations)
-                    how = (self.batch_rows, *keep, self.dictionaries)
-                    yield from archived(part, self.columns, *how)
-                else:
-                    yield from Decoder(
-                        part, self.columns, self.batch_rows, self.tubes, self.operations
-                    ).batches()
+                keep = (self.tubes, self.operations)
+                how = (self.batch_rows, *keep, self.dictionaries)
+                yield from rows_of(part, self.columns, *how)
                 return
             except StorageError as error:
                 if not self.permissive:
@@ -164,68 +154,6 @@ class LogReading:
         position, reason = part.damage
         value = {"path": part.path, "file": part.name, "position": position, "reason": reason}
         (folder / f"bad-{uuid4().hex}.json").write_text(json.dumps(value) + "\n")
-
-
-def archived(
-    part: Part,
-    columns: tuple[str, ...],
-    batch_rows: int,
-    tubes: frozenset[str] | None = None,
-    operations: frozenset[str] | None = None,
-    dictionaries: bool = False,
-) -> Iterator[pa.RecordBatch]:
-    """Batches of a Parquet part of an archive; a column it does not have is NULL.
-
-    dictionaries: leave texts encoded, so that each is made once and not for every row.
-    """
-    schema = arrow_schema(columns)
-    texts = [field.name for field in schema if field.type == pa.string()] if dictionaries else []
-    bounds = _bounds(part, tubes, operations)
-    try:
-        with ArrowDisk(part.path).file(part.name) as file:
-            parquet = parquet_file(file, texts)
-            there = set(parquet.schema_arrow.names)
-            read = {name for name in columns if name in there} | {"lsn"}
-            if "payload_json" in columns:
-                read.add("payload")
-            read |= {"tube"} if tubes is not None else set()
-            read |= {"operation"} if operations is not None else set()
-            for batch in parquet.iter_batches(batch_rows, columns=sorted(read)):
-                kept = batch if bounds is None else batch.filter(bounds)
-                arrays = [_archived_column(kept, field, field.name in texts) for field in schema]
-                yield pa.RecordBatch.from_arrays(arrays, schema.names)
-    except (pa.ArrowException, OSError) as error:
-        text = str(error).replace("\n", " ")
-        raise StorageError(f"{part.path}/{part.name}", 0, f"archive: {text}") from error
-
-
-def _bounds(
-    part: Part, tubes: frozenset[str] | None, operations: frozenset[str] | None
-) -> pc.Expression | None:
-    """What rows of an archive must be like; None where all are asked for."""
-    found = []
-    if part.first_lsn > 0 or part.last_lsn < 2**63 - 1:
-        found = [pc.field("lsn") >= part.first_lsn, pc.field("lsn") <= part.last_lsn]
-    for name, chosen in (("tube", tubes), ("operation", operations)):
-        if chosen is not None:
-            found.append(pc.field(name).isin(sorted(chosen)))
-    return reduce(operator.and_, found) if found else None
-
-
-def parquet_file(file: Any, encoded: Sequence[str]) -> pq.ParquetFile:
-    """A Parquet file, opened; of its columns those of `encoded` come as dictionaries."""
-    metadata = pq.read_metadata(file)
-    there = [name for name in encoded if name in metadata.schema.names]
-    return pq.ParquetFile(file, metadata=metadata, read_dictionary=there)
-
-
-def _archived_column(batch: pa.RecordBatch, field: pa.Field, as_it_is: bool) -> pa.Array:
-    if field.name in batch.schema.names:
-        found = batch[field.name]
-        return found if as_it_is else found.cast(field.type)
-    if field.name == "payload_json":
-        return pa.array([json_of(value) for value in batch["payload"].to_pylist()], field.type)
-    return pa.nulls(batch.num_rows, field.type)
 
 
 class LogReader(LogReading, DataSourceReader):
