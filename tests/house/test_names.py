@@ -13,6 +13,7 @@ from tests.house.arrows import ROOT, modules
 #: Names that stand for two classes, each with its reason.
 TWICE = {
     "TandemBroker": "public: the broker of Dramatiq and that of Taskiq, each in its own module",
+    "DefaultSource": "Spark's name: it takes one source from each module it finds by itself",
     "TandemNode": "one concept: what a test may do with a node, and the server's class that is it",
 }
 

@@ -79,7 +79,7 @@ def test_what_is_refused_is_written_down_or_fails_by_name(
     with pytest.raises(ValueError, match="has no option 'nope'; its options are servers"):
         opt.parse("tandemq", TUBE_OPTIONS, {"nope": ""})
     with pytest.raises(ValueError, match="needs the option tube"):
-        TandemTube({"servers": "a:1"})
+        TandemTube({"servers": "a:1"}).schema()
     with pytest.raises(ValueError, match="host:port with commas between, not 'a'"):
         addresses("a")
 

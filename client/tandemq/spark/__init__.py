@@ -13,10 +13,19 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to `spark` and let filters reach them. Again does no harm."""
+    """Make the formats known to `spark` and let filters reach them. Again does no harm.
+
+    Spark knows them already where it found `pyspark_tandemq` installed.
+    """
+    from pyspark.errors import AnalysisException
+
     from tandemq.spark.sink import TandemTube
     from tandemq.spark.source import TandemLog
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(TandemLog)
-    spark.dataSource.register(TandemTube)
+    for source in (TandemLog, TandemTube):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise

@@ -37,6 +37,8 @@ LOG_OPTIONS = (
     Option("maxRecordsPerBatch", "250000", "streams: records of one micro-batch, at most"),
     Option("startingLsn", "earliest", "streams: earliest, latest or the first LSN"),
 )
+#: Why what was given with CREATE TABLE may not be there.
+LOST = "of a table made with columns of its own Spark keeps no options: use the option columns"
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 #: Set by streaming queries for Spark itself, and handed to the source or sink as well.
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
@@ -122,5 +124,5 @@ def paths(values: Mapping[str, Any]) -> list[str]:
     if values["path"]:
         found += [part.strip() for part in values["path"].split(",") if part.strip()]
     if not found:
-        raise ValueError("tandemq_log needs a path: a data directory or an archive")
+        raise ValueError(f"tandemq_log needs a path: a data directory or an archive ({LOST})")
     return found

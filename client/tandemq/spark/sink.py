@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from tandemq.client.tls import Tls
 from tandemq.spark import options as opt
-from tandemq.spark import tasks
+from tandemq.spark import tables, tasks
 from tandemq.spark.target import Frame, Target, addresses
 
 TUBE_OPTIONS = (
@@ -49,6 +49,7 @@ TUBE_OPTIONS = (
     opt.Option("timeout", "60", "seconds without a writable node after which the task fails"),
     opt.Option("rejects", None, "folder for rows the server refuses; without it they fail the job"),
     opt.Option("summary", None, "file that gets the job's counts as JSON"),
+    opt.Option("columns", None, "CREATE TABLE: columns of puts, as `name TYPE`; else those below"),
     opt.Option("path", None, "not used"),
 )
 #: Columns that are options of the put; all others make up the payload.
@@ -69,30 +70,47 @@ class TandemTube(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self.values = opt.parse("tandemq", TUBE_OPTIONS, options)
-        for name in ("servers", "tube"):
-            if not self.values[name]:
-                raise ValueError(f"tandemq needs the option {name}")
-        addresses(self.values["servers"])
-        tls_of(self.values)
+        # What is missing may be kept by a table of a catalog.
+        opt.parse("tandemq", TUBE_OPTIONS, tables.asked(options))
 
     @classmethod
     def name(cls) -> str:
         return "tandemq"
 
-    def schema(self) -> str:
-        return tasks.ddl()
+    def schema(self) -> str | StructType:
+        values = self._values()
+        if not tables.is_made(self.options):
+            return tasks.ddl()
+        return tables.keeping(values["columns"] or tasks.ddl(), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TubeReader(self.values, schema)
+        values = self._values(schema)
+        if values["columns"]:
+            raise ValueError("a table with the option columns is written to, never read")
+        return TubeReader(values, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise ValueError("tandemq only appends: use mode('append')")
-        return TubeWriter(self.values, schema)
+        values = self._values(schema)
+        if not values["columns"] and "servers" not in self.options:
+            raise ValueError("a table without the option columns is read, never written to")
+        return TubeWriter(values, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return TubeStreamWriter(self.values, schema)
+        return TubeStreamWriter(self._values(), schema)
+
+    def _values(self, schema: StructType | None = None) -> dict[str, Any]:
+        """With what a table of a catalog was made with, if `schema` is one's."""
+        asked = tables.asked(self.options)
+        columns = schema or StructType()
+        values = tables.values_of("tandemq", TUBE_OPTIONS, asked, columns, ("servers",))
+        for name in ("servers", "tube"):
+            if not values[name]:
+                raise ValueError(f"tandemq needs the option {name} ({opt.LOST})")
+        addresses(values["servers"])
+        tls_of(values)
+        return values
 
 
 def tls_of(values: Mapping[str, Any]) -> Tls | None:

@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 
 from tandemq.model.errors import StorageError
 from tandemq.spark import options as opt
+from tandemq.spark import tables
 from tandemq.spark.columns import ALL, DEFAULT, check_columns, ddl
 from tandemq.spark.decode import damaged
 from tandemq.spark.logs import LogQuery, Part, plan
@@ -70,14 +71,20 @@ class TandemLog(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self.values = opt.parse("tandemq_log", opt.LOG_OPTIONS, options)
+        self.values = opt.parse("tandemq_log", opt.LOG_OPTIONS, tables.asked(options))
         settle()
 
     @classmethod
     def name(cls) -> str:
         return "tandemq_log"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
+        if not tables.is_made(self.options):
+            return self._ddl()
+        opt.paths(self.values)
+        return tables.keeping(self._ddl(), self.options)
+
+    def _ddl(self) -> str:
         named = self.values["columns"]
         if named == "*":
             names = list(ALL)
@@ -94,13 +101,19 @@ class TandemLog(DataSource):
         return ddl(check_columns(names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        kind = PushingLogReader if opt.flag(self.values, "pushdown") else LogReader
-        return kind(self.values, check_columns(schema.names))
+        values = self._values(schema)
+        kind = PushingLogReader if opt.flag(values, "pushdown") else LogReader
+        return kind(values, check_columns(schema.names))
 
     def streamReader(self, schema: StructType) -> Any:
         from tandemq.spark.stream import LogStreamReader
 
-        return LogStreamReader(self.values, check_columns(schema.names))
+        return LogStreamReader(self._values(schema), check_columns(schema.names))
+
+    def _values(self, schema: StructType) -> dict[str, Any]:
+        """With what a table of a catalog was made with."""
+        places = ("path", "paths")
+        return tables.values_of("tandemq_log", opt.LOG_OPTIONS, self.options, schema, places)
 
 
 class LogReading:
