@@ -14,7 +14,8 @@ from benchmarks.logmaker import LogMaker, fill
 from tandemq.pipeline import figures
 from tandemq.pipeline.arrays import TEXT, encoded
 from tandemq.pipeline.exchange import bucket_of, buckets_for, marks, packed, unpacked
-from tandemq.pipeline.queues import TAKEN, Queues, in_order
+from tandemq.pipeline.queues import TAKEN, Queues, across, edges, in_order, in_pieces
+from tandemq.pipeline.rules import stretch_of
 from tandemq.spark import mapped
 from tandemq.spark.options import LOG_OPTIONS, parse
 from tandemq.spark.source import LogReader
@@ -109,6 +110,39 @@ def test_queues_are_judged_alike_at_once_and_in_stretches(seed: int, size: int) 
         found += rules.findings(table.slice(start, size))
     assert {(one["check"], one["lsn"]) for one in found} == expected(rows)
     assert len(found) == len(expected(rows)) > 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("stretch", [1, 7, 64])
+def test_queues_are_judged_alike_whole_and_in_pieces(seed: int, stretch: int) -> None:
+    """In any order of pieces; of a tube, and of another whose sub-queues are never cut."""
+    rng = random.Random(seed)
+    rows = takes(rng)
+    columns = {name: [row[name] for row in rows] for name in TAKEN.names}
+    columns["sub"] = [int(one) for one in columns["sub"]]
+    # Takes of one record have one LSN.
+    table = pa.table({n: pa.array(columns[n], TAKEN.field(n).type) for n in TAKEN.names})
+    cut = np.where(table["sub"].to_numpy() > 0, 0, table["lsn"].to_numpy() // stretch)
+    pieces = in_pieces(table["queue"].to_numpy(), cut)
+    table = table.set_column(table.column_names.index("queue"), "queue", pa.array(pieces))
+    found, cuts = [], []
+    for piece in rng.sample(list(set(pieces.tolist())), len(set(pieces.tolist()))):
+        part = in_order(table.filter(pa.array(pieces == piece)))
+        found += Queues().findings(part)
+        cuts.append(edges(part))
+    found += Queues().findings(across(pa.concat_tables(cuts).unify_dictionaries()))
+    assert sorted((one["check"], one["lsn"]) for one in found) == sorted(expected(rows))
+
+
+@pytest.mark.parametrize("quiet", [0, 1_400_000])
+def test_a_tube_with_nearly_all_takes_is_everybody_s_work(quiet: int) -> None:
+    """99 % of the takes are of one tube, evenly, or all in the last third of the log."""
+    lsns, buckets = 2_000_000, 16
+    cut = np.arange(quiet, lsns) // stretch_of(lsns, buckets)
+    hot = (bucket_of(np.array([7]), buckets) + cut) % buckets
+    rest = np.repeat(bucket_of(np.arange(3), buckets), (lsns - quiet) // 300)
+    counts = np.bincount(np.concatenate((hot, rest)), minlength=buckets)
+    assert counts.max() < 2 * np.median(counts)
 
 
 # -- figures -------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tandemq.pipeline.checks import (
 from tandemq.pipeline.events import Survey, kept, read_log, survey, survey_frame
 from tandemq.pipeline.judge.verdict import part_of
 from tandemq.pipeline.packing import SURVEYED
-from tandemq.pipeline.rules import COUNT, KINDS, SEEN, Rules, everything, nothing
+from tandemq.pipeline.rules import COUNT, KINDS, SEEN, Rules, everything, nothing, stretch_of
 from tandemq.spark.disk import ArrowDisk
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _judge(
         types_of(alone) if alone is not None else {},
         everything if from_start else nothing,
         seen.buckets,
+        stretch_of(alone.last or 0 if alone is not None else 0, seen.buckets),
     )
     with ExitStack() as kept_for_now:
         keep = kept_for_now.enter_context

@@ -12,17 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tandemq.pipeline.arrays import plain
 from tandemq.pipeline.events import parts_for, spread
-from tandemq.pipeline.exchange import unpacked
+from tandemq.pipeline.exchange import packed, unpacked
 from tandemq.pipeline.notes import RUNS_MAX, Notes, Run
-from tandemq.pipeline.queues import TAKEN, Queues, in_order
-from tandemq.pipeline.rules import COUNT, SEEN, TAKES
+from tandemq.pipeline.queues import TAKEN, Queues, across, edges, in_order
+from tandemq.pipeline.rules import COUNT, EDGES, SEEN, TAKES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,11 +73,25 @@ def check_queues(seen: DataFrame, buckets: int, rows: int) -> DataFrame:
         lines = takes.select("body").mapInArrow(_lines, from_arrow_schema(plain(TAKEN)))
         lines = lines.repartition(parts, "queue").sortWithinPartitions("queue", "lsn", "task")
         found = lines.mapInArrow(_queues_in_order, from_arrow_schema(SEEN))
-    return check_tasks(found)
+    # Findings and edges are few.
+    return check_tasks(found.repartition(1).mapInArrow(_joined, from_arrow_schema(SEEN)))
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The findings, and those of the edges."""
+    bodies = []
+    for batch in batches:
+        told = pc.equal(batch["check"], EDGES)
+        bodies.append(batch.filter(told)["body"])
+        yield batch.filter(pc.invert(told))
+    tables = list(unpacked(bodies))
+    if tables:
+        cuts = across(pa.concat_tables(tables).unify_dictionaries())
+        yield from pa.Table.from_pylist(Queues().findings(cuts), SEEN).to_batches()
 
 
 def _queues(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Findings of packed takes: all of a queue's are here."""
+    """Findings of packed takes, and edges: all of a queue's piece are here."""
     tables = list(unpacked(batch.column(0) for batch in batches))
     if tables:
         yield from _found([in_order(pa.concat_tables(tables).unify_dictionaries())])
@@ -87,7 +103,7 @@ def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _queues_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Findings of sorted takes."""
+    """Findings of sorted takes, and edges."""
     tables = (pa.Table.from_batches([batch]).cast(plain(TAKEN)).cast(TAKEN) for batch in batches)
     yield from _found(tables)
 
@@ -96,6 +112,10 @@ def _found(stretches: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
     rules = Queues()
     for takes in stretches:
         yield from pa.Table.from_pylist(rules.findings(takes), SEEN).to_batches()
+        ends = edges(takes)
+        _, bodies = packed(ends, np.zeros(ends.num_rows, np.int64), 1)
+        rows = [{"check": EDGES, "body": body.as_py()} for body in bodies]
+        yield from pa.Table.from_pylist(rows, SEEN).to_batches()
 
 
 def in_sequence(logs: Sequence[Notes]) -> bool:

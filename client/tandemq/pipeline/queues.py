@@ -1,6 +1,8 @@
 """The order of takes in each queue: a tube, or a sub-queue where a tube has them.
 
 Takes of one queue stand together, in order of their LSNs; each is compared with those before it.
+Where nothing but the take right before counts, a queue is judged in pieces by LSN, so that a tube
+with most of a log's tasks is not one worker's work; both sides of a cut are compared at the end.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tandemq.pipeline.arrays import TEXT, Ints, numbers
+from tandemq.pipeline.arrays import TEXT, Ints, encoded, numbers
 
-#: A take. queue: a number for its tube and sub-queue; rank: its place in the order; due, until:
-#: LSNs at which it became due and at which its holder let go; sub: one holder at a time.
+#: A take. queue: a number for its tube and sub-queue, or a piece of them; rank: its place in the
+#: order; due, until: LSNs at which it became due and at which its holder let go; sub: one holder at
+#: a time.
 TAKEN = pa.schema(
     [
         ("tube", TEXT),
@@ -28,6 +31,37 @@ TAKEN = pa.schema(
         ("sub", pa.int64()),
     ]
 )
+#: Odd: the pieces of a queue have numbers far from each other's.
+_APART = np.int64(0x5851F42D4C957F2D)
+
+
+def in_pieces(queue: Ints, piece: Ints) -> Ints:
+    """The numbers of queues, another one for each piece of one; piece 0 has its queue's."""
+    return queue + piece * _APART
+
+
+def edges(takes: pa.Table) -> pa.Table:
+    """The first and the last of each piece, of takes in order; without those of sub-queues, which
+    are never cut."""
+    queue, sub = numbers(takes["queue"]), numbers(takes["sub"])
+    change = np.ones(len(queue) + 1, bool)
+    change[1:-1] = queue[1:] != queue[:-1]
+    at_edge = (change[:-1] | change[1:]) & (sub == 0)
+    return takes.take(pa.array(np.flatnonzero(at_edge)))
+
+
+def across(found: pa.Table) -> pa.Table:
+    """Of edges: the last one of each piece and the first of the next, each two a queue."""
+    tube, _ = encoded(found["tube"])
+    utube, _ = encoded(found["utube"])
+    piece, lsn, task = (numbers(found[name]) for name in ("queue", "lsn", "task"))
+    order = np.lexsort((task, lsn, utube, tube))
+    tube, utube, piece = tube[order], utube[order], piece[order]
+    same = (tube[1:] == tube[:-1]) & (utube[1:] == utube[:-1])
+    cuts = np.flatnonzero(same & (piece[1:] != piece[:-1]))
+    both = found.take(pa.array(order[np.stack((cuts, cuts + 1), 1).ravel()]))
+    pairs = pa.array(np.repeat(np.arange(len(cuts)), 2), pa.int64())
+    return both.set_column(both.column_names.index("queue"), TAKEN.field("queue"), pairs)
 
 
 def in_order(takes: pa.Table) -> pa.Table:

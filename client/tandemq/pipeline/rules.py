@@ -32,11 +32,11 @@ from tandemq.pipeline.operations import (
     TTL,
     TTR,
 )
-from tandemq.pipeline.queues import TAKEN
+from tandemq.pipeline.queues import TAKEN, in_pieces
 
 #: A row is a finding (check is its name), a count (check is COUNT, evidence what was counted, task
-#: how many), or packed takes whose order is to be judged (check is TAKES).
-COUNT, TAKES = "count", "takes"
+#: how many), packed takes whose order is to be judged (TAKES), or those beside cuts (EDGES).
+COUNT, TAKES, EDGES = "count", "takes", "edges"
 SEEN = pa.schema(
     [
         ("check", pa.string()),
@@ -49,6 +49,8 @@ SEEN = pa.schema(
     ]
 )
 FAR = 2**62
+#: Pieces a queue is cut into, for each bucket and at most.
+PIECES_A_BUCKET, PIECES_MAX = 8, 4096
 #: Operations that may end a task.
 ENDS = (ACK, DELETE, TTL, FINISH, DEAD, MOVE)
 NAMES = {ACK: "acked", DELETE: "deleted", TTL: "expired", DEAD: "dead", FINISH: "finished"}
@@ -83,13 +85,15 @@ class Rules:
     """What the checks know besides the events.
 
     cleared: see `notes.Notes`. types: the drivers each tube had. whole(tube): the log
-    has its records from LSN 1 on. buckets: takes are packed into so many.
+    has its records from LSN 1 on. buckets: takes are packed into so many. stretch: so many LSNs of
+    a queue are judged at once, where it may be cut.
     """
 
     cleared: Mapping[str, Sequence[int]] = field(default_factory=dict)
     types: Mapping[str, frozenset[str]] = field(default_factory=dict)
     whole: Callable[[str], bool] = everything
     buckets: int = BUCKETS_MIN
+    stretch: int = FAR
 
     def in_order(self, tube: str) -> bool:
         """Its drivers hand out what was due first; of a tube made anew, all of them do."""
@@ -102,10 +106,7 @@ class Rules:
     def __call__(self, part: Lives) -> Iterator[pa.RecordBatch]:
         """Rows of SEEN."""
         yield from pa.Table.from_pylist([*_findings(part, self), *_counts(part)], SEEN).to_batches()
-        takes = _takes(part, self)
-        there, bodies = packed(
-            takes, bucket_of(numbers(takes["queue"]), self.buckets), self.buckets
-        )
+        there, bodies = packed(*_takes(part, self), self.buckets)
         columns = {"check": [TAKES] * len(there), "bucket": there, "body": bodies}
         empty = {field.name: pa.nulls(len(there), field.type) for field in SEEN}
         yield from pa.table(empty | columns, SEEN).to_batches()
@@ -201,8 +202,15 @@ def _counts(part: Lives) -> list[dict[str, Any]]:
     return [{"check": COUNT, "evidence": name, "task": count} for name, count in found.items()]
 
 
-def _takes(part: Lives, rules: Rules) -> pa.Table:
-    """Takes from tubes that promise an order, of tasks whose put is known; columns TAKEN."""
+def stretch_of(lsns: int, buckets: int) -> int:
+    """How many of a log's LSNs are judged at once: in pieces enough that each bucket has its share,
+    however the work went up and down, and not so many that their edges are."""
+    return lsns // max(min(buckets * PIECES_A_BUCKET, PIECES_MAX), buckets) + 1
+
+
+def _takes(part: Lives, rules: Rules) -> tuple[pa.Table, Ints]:
+    """Takes from tubes that promise an order, of tasks whose put is known; columns TAKEN. And the
+    bucket of each: a queue's pieces go to one after the other."""
     tube, names = part.tube, part.tubes
     in_order = np.array([rules.in_order(name) for name in names], bool)
     sub = np.array([rules.in_order(name) and rules.has_queues(name) for name in names], bool)
@@ -210,18 +218,21 @@ def _takes(part: Lives, rules: Rules) -> pa.Table:
     begun = part.starts[part.life[where]]
     utube = part.table["utube"].take(pa.array(begun))
     after = np.minimum(where + 1, len(part.op) - 1)
+    cut = np.where(sub[tube[where]], 0, part.lsn[where] // rules.stretch)
+    queue = _queues(tube[where], names, utube)
     columns = {
         "tube": part.table["tube"].take(pa.array(where)),
         "task": part.task[where],
         "lsn": part.lsn[where],
         "utube": utube,
-        "queue": _queues(tube[where], names, utube),
+        "queue": in_pieces(queue, cut),
         "rank": numbers(part.table["pri"].take(pa.array(begun))),
         "due": _before(part.lsn)[where],
         "until": np.where(part.has_next[where], part.lsn[after], FAR),
         "sub": sub[tube[where]].astype(np.int64),
     }
-    return pa.table(columns, TAKEN)
+    bucket = (bucket_of(queue, rules.buckets) + cut) % rules.buckets
+    return pa.table(columns, TAKEN), bucket
 
 
 def _queues(tube: Ints, names: Sequence[str], utube: pa.ChunkedArray) -> Ints:
