@@ -6,6 +6,7 @@ Here: flags, the session, output, exit codes. Must not be here: what a job does.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -25,6 +26,9 @@ app = typer.Typer(
     help="Jobs over the log: history, report, audit, compact, load, follow (extra `spark`).",
 )
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
+#: A traceback's line that names the exception: no module, for it says nothing to a user.
+RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:: .*)?)$")
+JAVA_NAME = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
 app.command()(audit)
 
 
@@ -72,12 +76,35 @@ def fail(text: str, code: int = EXIT_USAGE) -> None:
 
 def plain(error: Exception) -> str:
     """The line that says what is wrong, out of a stack of two languages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         for name in ("StorageError: ", "ValueError: ", "TargetError: "):
             if name in line:
                 return line.split(name, 1)[1]
+    raised = _raised(text)
+    if raised:
+        return raised
+    for line in lines:
+        # Spark's own account of a task: where it ran, and behind that what became of it.
+        _, found, story = line.partition("most recent failure: ")
+        if found:
+            return JAVA_NAME.sub("", story.partition("): ")[2] or story)
     return lines[0] if lines else type(error).__name__
+
+
+def _raised(text: str) -> str:
+    """What a Python worker's traceback ends with; of exceptions that follow from each other, the
+    last one. Empty where there is no traceback."""
+    found, inside = "", False
+    for line in text.splitlines():
+        if "Traceback (most recent call last):" in line:
+            inside = True
+        elif line.startswith("\tat ") or "Driver stacktrace:" in line:
+            break  # of Java; what comes behind says the same again
+        elif inside and (match := RAISED.match(line)):
+            found, inside = match[1], False
+    return found
 
 
 def run(master: str | None, memory: str, job: Any, lean: bool = True) -> Any:
