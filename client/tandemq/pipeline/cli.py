@@ -23,7 +23,7 @@ app = typer.Typer(
     name="pipeline",
     no_args_is_help=True,
     add_completion=False,
-    help="Jobs over the log: history, report, audit, compact, load, follow (extra `spark`).",
+    help="Jobs over the log: history, report, audit, compact, load, follow, keep (extra `spark`).",
 )
 EXIT_VIOLATED, EXIT_USAGE = 1, 2
 #: A traceback's line that names the exception: no module, for it says nothing to a user.
@@ -251,6 +251,23 @@ def report(
     from tandemq.pipeline import report as job
 
     show(run(master, memory, lambda spark: job.run(spark, paths, out, field, history)), as_json)
+
+
+@app.command()
+def keep(
+    out: Annotated[str, typer.Argument(metavar="DIR", help="Folder of `history` or `follow`.")],
+    days: Annotated[
+        int | None, typer.Option("--days", min=0, help="Remove what is older than so many days.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge the many small files of `history` or `follow`, and remove what is old."""
+    from tandemq.pipeline import keep as job
+
+    try:
+        show(job.run(out, days), as_json)
+    except ValueError as error:
+        fail(str(error))
 
 
 @app.command()
