@@ -248,8 +248,11 @@ class WalWriter:
     # -- the log is cut, the node ends -----------------------------------------------------------
 
     def committed(self, lsn: int) -> None:
-        """An upstream says that all up to `lsn` of this log is committed."""
-        if lsn > self.commit_lsn:
+        """An upstream says that all up to `lsn` of this log is committed.
+
+        A log that failed may lack what it says this of.
+        """
+        if lsn > self.commit_lsn and not self.broken:
             self.commit_lsn = lsn
             self.on_commit(lsn)
 

@@ -173,7 +173,7 @@ def _check_twice(number: int, ops: list[Op], rescued: Rescued, moved: bool) -> N
         for take in takes:
             assert take.ended is not None
             same = (take.tube, take.task_id) == (ack.tube, ack.task_id)
-            if not same or rescued.shows_take(take.tube, take.task_id):
+            if not same or take.untold or rescued.shows_take(take.tube, take.task_id):
                 continue
             if take.began > ack.ended:
                 raise Violation(f"C3: {number} came out after its ack: {_story(ops)}")

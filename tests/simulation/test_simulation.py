@@ -57,6 +57,8 @@ WHOLE_REGRESSIONS = {
     707504: "likewise, sent to a master whom force had chosen before",
     707136: "a snapshot for a replica that waited failed, and it waited for ever",
     709122: "likewise",
+    720487: "a node whose log had failed took its master's word for what was committed",
+    722958: "the judge missed that a take was answered in a state that was saved as a whole",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
 SEEDS = int(os.environ.get("SIM_SEEDS", "2000"))
