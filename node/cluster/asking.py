@@ -33,6 +33,8 @@ class Asking:
         self.lent_us: int | None = None
         self._order: tuple[bool, int] | None = None
         self._stamp_us = 0
+        #: Id of the log's last term when the questions were asked.
+        self._asked_in = b""
 
     def heartbeat(self, link: Link, asks: bool = False) -> Heartbeat:
         """What this node is now, said to the other end of a link."""
@@ -60,7 +62,17 @@ class Asking:
     # -- questions -------------------------------------------------------------------------------
 
     def ask_all(self) -> None:
-        """Let every peer answer once since the promotion at hand was asked for."""
+        """Let every peer answer once since the promotion at hand was asked for.
+
+        And again when the log has got a newer term of another node since: that one may have
+        answered before it opened it.
+        """
+        lineage = self.peering.core.engine.store.lineage
+        if lineage and lineage[-1].id != self._asked_in:
+            self._asked_in = lineage[-1].id
+            if lineage[-1].node != self.peering.settings.name:
+                for link in self.peering.links():
+                    link.asked_us = 0
         for link in self.peering.links():
             if not link.asked_us and not link.ended and known_at(link) is not None:
                 question = self.heartbeat(link, True)

@@ -32,6 +32,7 @@ from tandemq.model.terms import Term
 from tandemq_server.engine.engine import Engine
 from tandemq_server.node.loop import rewinding
 from tandemq_server.node.loop.clock import wall_us
+from tandemq_server.node.loop.rescue_files import RescueFiles
 from tandemq_server.replication.known import NOTHING_KNOWN, Mark
 from tandemq_server.replication.rescue import RescueNote
 from tandemq_server.spaces.store import ApplyError
@@ -116,6 +117,17 @@ class Storage:
         an operator may take rescue files away.
         """
         self.rescue_files = len(rescue_names(self.disk))
+
+    def drop_copies(self) -> list[str]:
+        """Remove what a rewind copied that ended before it cut anything; the names."""
+        if self.log is None or not self.rescue_files:
+            return []
+        files = RescueFiles(self.disk, self.meta)
+        copies = [name for name in files.strays() if files.in_log(name)]
+        for name in copies:
+            remove_durably(self.disk, name)
+        self.count_rescues()
+        return copies
 
     def open_term(self, term: Term) -> None:
         if self.log is not None:
@@ -316,7 +328,10 @@ def _open(
             f"{recovered.snapshot or 'none'}, {recovered.records} records, "
             f"{time.perf_counter() - began:.2f} s"
         )
-    return Storage(settings, engine, disk, recovered)
+    storage = Storage(settings, engine, disk, recovered)
+    for name in storage.drop_copies():
+        log(f"{name}: removed: of a cut that did not happen, the log has its records")
+    return storage
 
 
 def _recovered(

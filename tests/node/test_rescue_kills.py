@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from tandemq.log.disk import append_all
 from tandemq.log.segment import segment_names
 from tandemq.log.snapshot import snapshot_names
 from tandemq.model.errors import StorageError
@@ -283,7 +284,7 @@ def test_a_full_rescue_that_0_1_0_finished_can_be_listed() -> None:
     assert RescueFiles(disk).strays() == []
 
 
-def test_copies_of_a_cut_that_did_not_happen_are_known_by_the_log() -> None:
+def test_copies_of_a_cut_that_did_not_happen_go_at_the_next_start() -> None:
     """The copies come first, then the note: until it is there, nothing has left the log."""
     seen = 0
     for step in count(1):
@@ -291,17 +292,38 @@ def test_copies_of_a_cut_that_did_not_happen_are_known_by_the_log() -> None:
         _, fired = ended(disk, lambda life: life.rewind(8), step, None)
         if not fired:
             break
-        started(disk, f"operation {step}")
         files = RescueFiles(disk)
-        if not files.strays():
+        copies = files.strays()
+        if not copies:
             continue
-        seen += 1
-        assert all(files.in_log(name) for name in files.strays())
+        assert all(files.in_log(name) for name in copies)
         # Without the log's own records the copies are all there is.
-        for name in segment_names(disk):
-            disk.remove(name)
-        assert not any(files.in_log(name) for name in files.strays())
+        bare = copy_of(disk)
+        for name in segment_names(bare):
+            bare.remove(name)
+        assert not any(RescueFiles(bare).in_log(name) for name in copies)
+        when = f"operation {step}"
+        back = started(disk, when)
+        assert not files.strays()
+        check(led(), back, 8, when)
+        seen += 1
     assert seen > 3
+
+
+def test_a_copy_of_what_the_log_does_not_have_stays() -> None:
+    copies: list[str] = []
+    for step in count(1):
+        disk = copy_of(led().disk)
+        ended(disk, lambda life: life.rewind(8), step, None)
+        if copies := RescueFiles(disk).strays():
+            break
+    other = led(puts=12).disk
+    [name] = copies
+    handle = other.create(name)
+    append_all(other, handle, disk.read(name))
+    other.close(handle)
+    started(other, "a copy was brought from elsewhere")
+    assert RescueFiles(other).strays() == copies
 
 
 def read_payloads(fork: int) -> list[str]:

@@ -59,6 +59,8 @@ WHOLE_REGRESSIONS = {
     709122: "likewise",
     720487: "a node whose log had failed took its master's word for what was committed",
     722958: "the judge missed that a take was answered in a state that was saved as a whole",
+    724182: "copies of a cut that did not happen stayed, and nobody could tell any more",
+    724882: "of three nodes one served that had heard, by a third, of another's newer term",
 }
 #: How many fresh seeds; `SIM_SEEDS=100000` for a long run, from SIM_FIRST on.
 SEEDS = int(os.environ.get("SIM_SEEDS", "2000"))
