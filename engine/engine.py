@@ -30,6 +30,7 @@ from tandemq_server.drivers.base import Driver
 from tandemq_server.engine import (
     catalogue,
     expiry,
+    leases,
     lifecycle,
     notes,
     ports,
@@ -185,10 +186,17 @@ class Engine:
         self.taken.temporary = self.sessions.space.temporary = True
         self.lsn = 0
 
-    def open_term(self, term: Term) -> None:
-        """A further term of who leads already: pair mode goes solo, or ends being so."""
+    def open_term(self, term: Term, frozen_us: int = 0) -> None:
+        """A further term of who leads already: pair mode goes solo, or ends being so.
+
+        frozen_us: for how long nobody was served before it, which no lease is charged with.
+        """
         self.store.lineage.append(term)
         self.store.ops.append((TERM, *plain_term(term)))
+        if frozen_us > 0:
+            self.sessions.prolong(frozen_us)
+            leases.prolong_tasks(self, frozen_us)
+            self.frozen_until = self.now
         self.commit(KIND_TERM, None)
 
     def promote(

@@ -302,7 +302,13 @@ class RoleKeeper:
         except StorageError as error:
             self.log(f"term {term.number} was not opened: {error}")
             return
-        engine.open_term(term)
+        frozen_us = 0
+        if not engine.running:
+            # Not yet, or no more: a record of these moments is no sign that somebody was served.
+            engine.now = max(engine.now, self.now())
+            frozen_us = engine.now - self.links.master_alive_us
+            self.links.led_until(engine.now)
+        engine.open_term(term, frozen_us)
         self.feed(fx.TermOpened(term.number, term.id))
         self.links.term_opened(term, solo)
         self.flush()

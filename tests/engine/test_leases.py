@@ -79,6 +79,30 @@ def test_a_lease_has_after_a_promotion_what_it_had_before(
     assert bench.call(tube.ack, other, task_id)[1] == "-"
 
 
+@pytest.mark.parametrize("kind", ["fifottl", "limfifottl", "utubettl"])
+def test_a_further_term_before_anybody_was_served_is_no_sign_of_a_master(kind: str) -> None:
+    """It waits for its first record, goes on alone, and ends or serves only then."""
+    bench, tube = bench_with(kind)
+    who, task_id = taken(bench, tube, ttr=5)
+    engine = bench.engine
+    engine.stop()
+    engine.frozen_us = 0
+    released = engine.promote(TERM, None, None)
+    bench.collect()
+    engine.now += 3 * SECOND
+    engine.open_term(TERM._replace(number=3, id=b"u" * 16, solo=True), 3 * SECOND)
+    bench.collect()
+    assert due(bench, tube, task_id) == 5, "a start from this record counts from its time on"
+    assert_replica_agrees(bench)
+    engine.now += SECOND
+    lifecycle.serve(engine, released)
+    bench.collect()
+    assert due(bench, tube, task_id) == 5
+    other = bench.worker()
+    bench.call(engine.sessions.identify, other, who.session)
+    assert bench.call(tube.ack, other, task_id)[1] == "-"
+
+
 def test_a_lease_that_nobody_renews_ends_all_the_same() -> None:
     bench, tube = bench_with("fifottl")
     _, task_id = taken(bench, tube, ttr=5)

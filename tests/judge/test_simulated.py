@@ -21,9 +21,10 @@ FIRST = 700_000
 
 
 #: Seeds that asked for a closer look, and what the history has to tell: a session that nobody
-#: hears, though its client asks nodes that do not serve (403182: until it ends); tasks finished in
+#: hears, though its client asks nodes that do not serve (403182: until it ends; 727703: a node that
+#: goes alone before it serves); tasks finished in
 #: a state that was saved as a whole; a refusal, and a task, of a log that was cut.
-AWAY = (402880, 403182, 408296)
+AWAY = (402880, 403182, 408296, 727703)
 SAVED = (400315, 403785, 407720)
 CUT = {406345: "lease lost without a cause", 406349: "one id, several tasks"}
 
