@@ -131,7 +131,13 @@ def test_report_is_one_page_with_the_numbers(spark: Any, maker: LogMaker, tmp_pa
     assert rates["takes"].sum() == 10
     assert rates["run_p50_ms"].max() == 1000
     stock = pq.read_table(tmp_path / "out" / "backlog.parquet").to_pandas()
-    assert list(stock["backlog"]) == [6, 12, 18, 15]
+    # One put in ten minutes, told by five of them; then ten tasks in half a minute, five stay.
+    assert list(stock["backlog"][:6]) == [1, 1, 2, 2, 3, 3]
+    assert stock["backlog"].iloc[-1] == 15
+    made = pq.read_table(tmp_path / "out" / "periods.parquet").to_pandas().set_index("period")
+    assert made.loc[0, ["puts", "left", "failed", "there_before", "there_after"]].tolist() == [
+        *(5, 5, 5, 15, 15)
+    ]
     failing = pq.read_table(tmp_path / "out" / "failing.parquet").to_pylist()
     assert failing == [{"tube": "q", "key": "odd", "failures": 5, "tasks": 5}]
     assert counts["workers"] == 1
@@ -183,7 +189,7 @@ def test_an_archive_and_the_live_log_read_as_one(
         report.run(spark, list(map(str, paths)), str(home), history=str(home / "history"))
         texts.append([path.read_text() for path in sorted(home.glob("*.csv"))])
     assert texts[0] == texts[1]
-    assert len(texts[0]) == 5
+    assert len(texts[0]) == 10
     maker.log.trim(done[str(maker.directory)]["to_lsn"] + 1)
     both = read_log(spark, [str(archive), str(maker.directory)])
     assert sorted(map(str, both.drop("segment").collect())) == before

@@ -39,7 +39,7 @@ def chart(table: pd.DataFrame, values: dict[str, str], title: str, unit: str) ->
     axes = figure.add_subplot()
     for tube, rows in table.groupby("tube"):
         for column, says in values.items():
-            axes.plot(rows["hour"], rows[column], marker=".", label=label_of(tube, says))
+            axes.plot(rows["time"], rows[column], marker=".", label=label_of(tube, says))
     axes.set_title(title, loc="left")
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)

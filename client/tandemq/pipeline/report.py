@@ -21,11 +21,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tandemq.pipeline import figures as fig
 from tandemq.pipeline import history as histories
-from tandemq.pipeline import page, report_tables
+from tandemq.pipeline import page, periods, report_tables, spans
 from tandemq.pipeline.arrays import Ints
 from tandemq.pipeline.events import kept, parts_for, spread
 from tandemq.pipeline.exchange import BUCKETS_MIN
 from tandemq.pipeline.packing import stretches
+from tandemq.pipeline.spans import Span
 from tandemq.spark.groups import json_of
 from tandemq.spark.mapped import mapped
 
@@ -47,14 +48,14 @@ FAILING = pa.schema(
 )
 
 
-def figures(spark: SparkSession, history: str) -> pa.Table:
+def figures(spark: SparkSession, history: str, span: Span) -> pa.Table:
     """Rows of `figures.FIGURE`, of a history's folder; counts by bin are quantiles."""
     schema = from_arrow_schema(fig.FIGURE)
     files = histories.files(history)
     shares = max(1, min(len(files), int(spark.conf.get("spark.sql.shuffle.partitions") or 8)))
     # The largest come first: dealt out in turn, the shares are about as large.
     given = [files[at::shares] for at in range(shares)]
-    each = spark.range(0, shares, 1, shares).mapInArrow(partial(_figures, given), schema)
+    each = spark.range(0, shares, 1, shares).mapInArrow(partial(_figures, given, span), schema)
     with kept(each) as found:
         parts = parts_for(spark, BUCKETS_MIN, 0)
         met = spread(found.where("what = 'bins'"), parts).mapInArrow(_quantiles, schema)
@@ -62,18 +63,26 @@ def figures(spark: SparkSession, history: str) -> pa.Table:
 
 
 def _figures(
-    shares: list[list[tuple[str, str]]], batches: Iterable[pa.RecordBatch]
+    shares: list[list[tuple[str, str]]], span: Span, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Figures of the files of a share; the row that comes is its number."""
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        for table, file in shares[number]:
-            columns = fig.OF_TASKS if table == "tasks" else fig.OF_DELIVERIES
-            for stretch in stretches(histories.rows_of(file, columns)):
-                rows = stretch.unify_dictionaries().combine_chunks()
-                if table == "tasks":
-                    yield from fig.of_tasks(rows)
-                else:
-                    yield from fig.of_deliveries(rows, BUCKETS_MIN)
+        yield from periods.merged(
+            found for table, file in shares[number] for found in of_file(table, file, span)
+        )
+
+
+def of_file(table: str, file: str, span: Span) -> Iterator[pa.RecordBatch]:
+    """Figures of one of a history's files; table: tasks or deliveries."""
+    columns = fig.OF_TASKS if table == "tasks" else fig.OF_DELIVERIES
+    for stretch in stretches(histories.rows_of(file, columns)):
+        rows = stretch.unify_dictionaries().combine_chunks()
+        if table == "tasks":
+            yield from fig.of_tasks(rows, span.grain_us)
+            yield from periods.of_tasks(rows, span)
+        else:
+            yield from fig.of_deliveries(rows, BUCKETS_MIN, span.grain_us)
+            yield from periods.of_deliveries(rows, span)
 
 
 def _quantiles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -165,11 +174,12 @@ def run(
     try:
         folder = history or str(aside)
         histories.run(spark, paths, folder)
-        made = figures(spark, folder)
+        span = spans.of_files(file for _, file in histories.files(folder))
+        made = figures(spark, folder, span)
         bodies = made.filter(pc.equal(made["what"], "failed"))["body"].chunks
         failed = fig.failed(bodies, FAILED_MAX)
         worst = failing(spark, paths, failed, histories.node_of(folder), field)
-        tables = report_tables.tables(made, worst)
+        tables = report_tables.tables(made, worst, span)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     for name, table in tables.items():
