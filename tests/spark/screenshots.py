@@ -1,65 +1,50 @@
-"""Takes docs/img/report.png: the report over a day of made-up work, in a browser.
+"""Takes docs/img/report*.png: the pages of 1, 25 and 500 tubes of made-up work, in a browser.
 
 Part of `make screenshots`.
 """
 
 from __future__ import annotations
 
-import math
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
-from benchmarks.logmaker import LogMaker
-from tandemq.pipeline import report
-from tandemq.pipeline.session import build_session
+from tandemq.pipeline.page import page
 from tests.console.conftest import browser_path
+from tests.spark.report_scenes import names, scene
 
 ROOT = Path(__file__).resolve().parents[2]
 
-OUT = ROOT / "docs" / "img" / "report.png"
-STEPS_A_HOUR = 60
-MINUTE_US = 60_000_000
+OUT = ROOT / "docs" / "img"
+PHONE = {"viewport": {"width": 390, "height": 1500}, "color_scheme": "dark"}
+WIDE = {"viewport": {"width": 1100, "height": 1500}}
 
 
-def day(maker: LogMaker) -> None:
-    """Two tubes; puts follow the clock, workers take what they can, a few tasks fail."""
-    choose, tubes = maker.random, [maker.tube("orders"), maker.tube("mail")]
-    for step in range(24 * STEPS_A_HOUR):
-        noon = 1 - math.cos(2 * math.pi * step / (24 * STEPS_A_HOUR))
-        for tube, weight in zip(tubes, (6, 3), strict=True):
-            for _ in range(int(weight * noon * choose.random() + 0.5)):
-                maker.put(tube, {"kind": choose.choice(("invoice", "letter", "refund"))})
-            taken = [task for _ in range(4) if (task := maker.take(tube)) is not None]
-            maker.turn(int(MINUTE_US * choose.random() / 4))
-            for task in taken:
-                chance, worker = choose.random(), maker.clients[1]
-                if chance < 0.03:
-                    tube.release(worker, task)
-                elif chance < 0.04:
-                    tube.bury(worker, task)
-                else:
-                    tube.ack(worker, task)
-            maker.turn(MINUTE_US // 4)
+def picture(browser: Browser, name: str, count: int, begin: str, **options: Any) -> None:
+    """Of the page of so many tubes, from this section on."""
+    file = Path(tempfile.mkdtemp()) / "report.html"
+    file.write_text(page(*scene(names(count))), encoding="utf-8")
+    shown = browser.new_context(**options).new_page()
+    shown.goto(f"{file.as_uri()}{begin}")
+    shown.locator("#report .chart svg").first.wait_for()
+    # What is in view is drawn, one after the other.
+    shown.wait_for_function(
+        """() => [...document.querySelectorAll("#report .chart")].every((one) => {
+            const { top, bottom } = one.getBoundingClientRect();
+            return bottom < 0 || top > innerHeight || one.dataset.drawn || one.textContent;
+        })"""
+    )
+    shown.screenshot(path=OUT / f"{name}.png")
 
 
 def main() -> None:
-    home = Path(tempfile.mkdtemp())
-    maker = LogMaker(home / "data")
-    maker.open_term()
-    day(maker)
-    maker.close()
-    spark = build_session("local[2]", home=home / "spark", shuffle_partitions=2)
-    try:
-        report.run(spark, [str(home / "data")], str(home / "report"), "kind")
-    finally:
-        spark.stop()
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1000, "height": 1500})
-        page.goto((home / "report" / "report.html").as_uri())
-        page.screenshot(path=OUT)
+        picture(browser, "report", 25, "", **WIDE)
+        picture(browser, "report-1", 1, "", **PHONE)
+        picture(browser, "report-500", 500, "#tubes", **WIDE)
         browser.close()
 
 

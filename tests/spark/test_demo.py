@@ -54,22 +54,16 @@ def look_at(file: Path, puts: int) -> None:
 
 
 def check_charts(page: Page, puts: int) -> None:
-    charts = page.locator("svg")
-    assert charts.count() == 5
-    titles = ("Throughput", "Waiting", "Running", "Backlog", "Age of the oldest")
-    for at, title in enumerate(titles):
-        chart = charts.nth(at)
-        assert chart.is_visible()
-        size = chart.bounding_box()
+    charts = page.locator("#time .chart")
+    for chart in charts.all():
+        chart.scroll_into_view_if_needed()
+        drawn = chart.locator("svg")
+        drawn.wait_for(timeout=60_000)
+        size = drawn.bounding_box()
         assert size is not None
         assert size["width"] > 300
         assert size["height"] > 100
-        # Text is text, lines are groups of their own.
-        assert title in chart.inner_html()
-        lines = chart.locator("g[id^=line2d]")
-        assert lines.count() > 10
-    table = page.locator("table").first.inner_text()
-    assert "crawl" in table
-    assert "acked" in table
-    row = page.locator("table").first.locator("tbody tr", has_text="acked").first
-    assert int(row.locator("td").nth(2).inner_text().replace(",", "")) >= puts
+    assert charts.count() == 5
+    assert "crawl" in page.locator("#tubes").inner_text()
+    row = page.locator("#outcomes tbody tr", has_text="acked").first
+    assert int(row.locator("td").nth(1).inner_text().replace(",", "")) >= puts

@@ -5,30 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow.parquet as pq
 
 from benchmarks.logmaker import LogMaker
 from tandemq.pipeline import history, report
-from tandemq.pipeline.page import chart
 
 #: Legal all of them; the last ones are longer than a file's name may be.
 NAMES = ["price_$^$_x", "_a/b=c%d", "<i>..</i>", "鱼" * 90, "n" * 3000, "n" * 3001]
-
-
-def test_a_tube_may_be_called_like_a_formula() -> None:
-    names = ["$x_$", "a$b$c", "plain"]
-    table = pd.DataFrame({"tube": names, "time": [0, 0, 0], "puts": [1, 2, 3]})
-    drawn = chart(table, {"puts": "put"}, "Throughput", "tasks")
-    for name in names:
-        assert f">{name} put</text>" in drawn
-
-
-def test_a_long_name_is_cut_in_the_legend() -> None:
-    table = pd.DataFrame({"tube": ["n" * 65_000], "time": [0], "puts": [1]})
-    drawn = chart(table, {"puts": "put"}, "Throughput", "tasks")
-    assert f">{'n' * 39}… put</text>" in drawn
-    assert len(drawn) < 65_000
 
 
 def test_a_report_of_tubes_with_any_legal_name(spark: Any, maker: LogMaker, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from tandemq.model.units import DAY_US, HOUR_US, SECOND_US
 from tandemq.pipeline import figures, periods, report_tables, spans
-from tandemq.pipeline.spans import MINUTE_US, Span
+from tandemq.pipeline.spans import MINUTE_US, TimeSpan
 
 START = 1_750_000_000_000_000
 P = HOUR_US
-SPAN = Span(START, START + 3 * P, 5 * MINUTE_US, P)
+SPAN = TimeSpan(START, START + 3 * P, 5 * MINUTE_US, P)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_grain_follows_the_span_and_a_period_needs_one_before(
     length: int, grain: int, period: int
 ) -> None:
     found = spans.span([(START + 5, START + length), (START, START + 7)])
-    assert found == Span(START, START + length, grain, period)
+    assert found == TimeSpan(START, START + length, grain, period)
     assert length <= grain * spans.SLOTS
     assert found.compared == (2 * period <= length and period > 0)
 

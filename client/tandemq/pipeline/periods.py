@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tandemq.pipeline import figures as fig
 from tandemq.pipeline.arrays import Ints, numbers
-from tandemq.pipeline.spans import CURRENT, EARLIER, Span
+from tandemq.pipeline.spans import CURRENT, EARLIER, TimeSpan
 
 #: Between these two, in µs, durations are counted: by STEPS bins from each of 1, 2, 5, 10, ... to
 #: the next; a bin is a tenth wide.
@@ -45,7 +45,7 @@ def _edges() -> Ints:
 EDGES_US = _edges()
 
 
-def of_tasks(rows: pa.Table, span: Span) -> Iterator[pa.RecordBatch]:
+def of_tasks(rows: pa.Table, span: TimeSpan) -> Iterator[pa.RecordBatch]:
     """Figures of tasks; columns `figures.OF_TASKS`."""
     put = rows["put_us"].is_valid()
     put_us, ended_us = numbers(rows["put_us"], -1), numbers(rows["ended_us"], -1)
@@ -70,7 +70,7 @@ def of_tasks(rows: pa.Table, span: Span) -> Iterator[pa.RecordBatch]:
         yield _summed("there", table.filter(pa.array(stays)))
 
 
-def of_deliveries(rows: pa.Table, span: Span) -> Iterator[pa.RecordBatch]:
+def of_deliveries(rows: pa.Table, span: TimeSpan) -> Iterator[pa.RecordBatch]:
     """Figures of deliveries; columns `figures.OF_DELIVERIES`."""
     taken = numbers(rows["taken_us"])
     period, slot = span.of(taken), taken // span.grain_us

@@ -26,7 +26,7 @@ from tandemq.pipeline.arrays import Ints
 from tandemq.pipeline.events import kept, parts_for, spread
 from tandemq.pipeline.exchange import BUCKETS_MIN
 from tandemq.pipeline.packing import stretches
-from tandemq.pipeline.spans import Span
+from tandemq.pipeline.spans import TimeSpan
 from tandemq.spark.groups import json_of
 from tandemq.spark.mapped import mapped
 
@@ -48,7 +48,7 @@ FAILING = pa.schema(
 )
 
 
-def figures(spark: SparkSession, history: str, span: Span) -> pa.Table:
+def figures(spark: SparkSession, history: str, span: TimeSpan) -> pa.Table:
     """Rows of `figures.FIGURE`, of a history's folder; counts by bin are quantiles."""
     schema = from_arrow_schema(fig.FIGURE)
     files = histories.files(history)
@@ -63,7 +63,7 @@ def figures(spark: SparkSession, history: str, span: Span) -> pa.Table:
 
 
 def _figures(
-    shares: list[list[tuple[str, str]]], span: Span, batches: Iterable[pa.RecordBatch]
+    shares: list[list[tuple[str, str]]], span: TimeSpan, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Figures of the files of a share; the row that comes is its number."""
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
@@ -72,7 +72,7 @@ def _figures(
         )
 
 
-def of_file(table: str, file: str, span: Span) -> Iterator[pa.RecordBatch]:
+def of_file(table: str, file: str, span: TimeSpan) -> Iterator[pa.RecordBatch]:
     """Figures of one of a history's files; table: tasks or deliveries."""
     columns = fig.OF_TASKS if table == "tasks" else fig.OF_DELIVERIES
     for stretch in stretches(histories.rows_of(file, columns)):
@@ -187,5 +187,5 @@ def run(
         table.attrs.clear()
         table.to_parquet(home / f"{name}.parquet", index=False)
         table.to_csv(home / f"{name}.csv", index=False)
-    (home / "report.html").write_text(page.page(tables), encoding="utf-8")
+    (home / "report.html").write_text(page.page(tables, span), encoding="utf-8")
     return {"page": str(home / "report.html"), **{name: len(t) for name, t in tables.items()}}

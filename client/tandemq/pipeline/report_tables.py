@@ -11,7 +11,7 @@ import pyarrow as pa
 from tandemq.model.units import SECOND_US
 from tandemq.pipeline import figures as fig
 from tandemq.pipeline import periods as per
-from tandemq.pipeline.spans import EARLIER, Span
+from tandemq.pipeline.spans import EARLIER, TimeSpan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ WORKERS = 1000
 
 
 def tables(
-    made: pa.Table, worst: Sequence[Mapping[str, Any]], span: Span
+    made: pa.Table, worst: Sequence[Mapping[str, Any]], span: TimeSpan
 ) -> dict[str, pd.DataFrame]:
     """All tables by name, of rows of `figures.FIGURE` and of what failed most."""
     import pandas as pd
@@ -130,7 +130,7 @@ def times(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["slot", "measure", *names]).astype({"slot": "int64"})
 
 
-def periods(found: pd.DataFrame, span: Span) -> pd.DataFrame:
+def periods(found: pd.DataFrame, span: TimeSpan) -> pd.DataFrame:
     """period (0 is the one reported, 1 the one before), tube: tasks that came and left, deliveries
     and failed ones, tasks there at its begin and end."""
     import pandas as pd
@@ -157,7 +157,7 @@ def periods(found: pd.DataFrame, span: Span) -> pd.DataFrame:
     return table[chosen].rename(columns={"slot": "period"}).reset_index(drop=True)
 
 
-def consumers(found: pd.DataFrame, span: Span) -> pd.DataFrame:
+def consumers(found: pd.DataFrame, span: TimeSpan) -> pd.DataFrame:
     """period: from, to, consumers seen, seconds they were there and at work."""
     import pandas as pd
 

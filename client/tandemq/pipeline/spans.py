@@ -39,7 +39,7 @@ CURRENT, BEFORE, EARLIER = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """first_us, last_us: of the log's events. period_us: 0 where there is none before."""
 
     first_us: int
@@ -77,16 +77,16 @@ class Span:
         return self.last_us - (period + 1) * self.period_us, self.last_us - period * self.period_us
 
 
-def span(moments: Iterable[tuple[int, int]]) -> Span:
+def span(moments: Iterable[tuple[int, int]]) -> TimeSpan:
     """The span of (first, last) of its parts; without any it is a second long and empty."""
     found = list(moments)
     if not found:
-        return Span(0, 0, SECOND_US, 0)
+        return TimeSpan(0, 0, SECOND_US, 0)
     first, last = min(one for one, _ in found), max(one for _, one in found)
     length = last - first
     grain = next((us for us in GRAINS_US if length <= us * SLOTS), GRAINS_US[-1])
     period = next((us for us in PERIODS_US if 2 * us <= length), 0)
-    return Span(first, last, grain, period)
+    return TimeSpan(first, last, grain, period)
 
 
 #: Columns with the moments of tasks and deliveries.
@@ -94,7 +94,7 @@ MOMENTS = ("put_us", "ended_us", "taken_us")
 READERS = 8
 
 
-def of_files(files: Iterable[str]) -> Span:
+def of_files(files: Iterable[str]) -> TimeSpan:
     """The span of a history's files; only what stands at their ends is read."""
     with ThreadPoolExecutor(READERS) as readers:
         return span(bounds for bounds in readers.map(bounds_of, files) if bounds is not None)
