@@ -27,7 +27,7 @@ TAKEN = ("model", "node", "wire", "engine", "pipeline", "storage", "drivers", "s
 KILO = 1024
 #: What a wheel brings beside its package: doors that Spark finds by their names, one format each.
 DOORS = {"tandemq": {"pyspark_tandemq.py", "pyspark_tandemq_log.py"}, "tandemq_server": set()}
-SIZES_MAX = {"tandemq": 310 * KILO, "tandemq_server": 800 * KILO}
+SIZES_MAX = {"tandemq": 330 * KILO, "tandemq_server": 800 * KILO}
 WORKER = '''"""A user's own code: it has a model, a node and a pipeline, none of them Tandem's."""
 
 import engine
