@@ -13,7 +13,16 @@ import pytest
 from tandemq.model.units import DAY_US, HOUR_US, SECOND_US
 from tandemq.pipeline import figures, periods, report_tables, spans
 from tandemq.pipeline.spans import MINUTE_US, TimeSpan
+from tests.spark.report_scenes import tables_of
 
+TASKS = pa.schema(
+    {"tube": "string", "put_us": "int64", "ended_us": "int64", "outcome": "string"}
+    | {"attempts": "int64"}
+)
+DELIVERIES = pa.schema(
+    {"tube": "string", "consumer": "string", "taken_us": "int64", "waited_us": "int64"}
+    | {"ran_us": "int64", "outcome": "string", "put_lsn": "int64"}
+)
 START = 1_750_000_000_000_000
 P = HOUR_US
 SPAN = TimeSpan(START, START + 3 * P, 5 * MINUTE_US, P)
@@ -77,6 +86,20 @@ def test_what_is_there_is_what_was_there_and_came_and_did_not_leave() -> None:
     still = Counter(row["tube"] for row in rows if row["ended_us"] is None)
     now = table[table["period"] == 0].set_index("tube")["there_after"]
     assert now.to_dict() == still
+
+
+def test_what_is_there_at_the_logs_end_is_there_in_its_last_slot() -> None:
+    """The last that happened was a delivery, hours after the last task came or left."""
+    task = {"tube": "a", "put_us": START, "ended_us": None, "outcome": "waiting", "attempts": 0}
+    taken = {"tube": "a", "consumer": "w", "taken_us": SPAN.last_us, "waited_us": 3 * P}
+    taken |= {"ran_us": None, "outcome": "running", "put_lsn": 1}
+    tasks = pa.Table.from_pylist([task], schema=TASKS)
+    given = pa.Table.from_pylist([taken], schema=DELIVERIES)
+    found, _ = tables_of([tasks, given], SPAN)
+    there = found["backlog"]
+    first, last = START // SPAN.grain_us, SPAN.last_us // SPAN.grain_us
+    assert there["backlog"].tolist() == [1] * (last - first + 1)
+    assert there["oldest_s"].iloc[-1] == 3 * P / SECOND_US
 
 
 def test_a_quantile_of_bins_is_that_of_the_values_to_a_tenth() -> None:

@@ -24,7 +24,7 @@ FAILED = ("released", "ttr", "buried", "dead")
 #: `periods.py`.
 #: puts, ended: a = tasks · outcome: text, a = tasks, b = deliveries · takes: a = deliveries,
 #: b = failed ones · stay: put in `slot`, there until the end of slot a (OPEN: still there), b =
-#: tasks, c = first put · last: a = time of the last event · worker: text = consumer, a =
+#: tasks, c = first put · worker: text = consumer, a =
 #: deliveries, b = acked, c = µs at work, d, e = its first take and its last end · wait, run: a, b,
 #: c = quantiles in µs · failed: body = packed LSNs of puts, one for each delivery that failed.
 FIGURE = pa.schema(
@@ -86,7 +86,6 @@ def of_tasks(rows: pa.Table, grain: int = HOUR_US) -> Iterator[pa.RecordBatch]:
     if not put.num_rows:
         return
     ended, put_us = numbers(put["ended_us"], -1), numbers(put["put_us"])
-    yield _rows("last", a=pa.array([int(np.maximum(put_us, ended).max())]))
     begun, until = put_us // grain, np.where(ended < 0, OPEN, ended // grain - 1)
     stays = {"tube": put["tube"], "slot": begun, "a": until, "n": put["n"], "put_us": put_us}
     stayed = pa.table(stays).filter(pa.array((until == OPEN) | (until >= begun)))

@@ -28,7 +28,7 @@ def tables(
     found = made.drop(["bucket", "body"]).to_pandas()
     tables = {
         "throughput": throughput(found),
-        "backlog": backlog(found, span.grain_us),
+        "backlog": backlog(found, span),
         "workers": workers(found),
         "outcomes": outcomes(found),
         "failing": pd.DataFrame(worst, columns=["tube", "key", "failures", "tasks"]),
@@ -70,10 +70,12 @@ def throughput(found: pd.DataFrame) -> pd.DataFrame:
     return table.sort_index().reset_index()
 
 
-def backlog(found: pd.DataFrame, grain: int) -> pd.DataFrame:
-    """tube, slot: tasks there at its end, and the age of the oldest of them in seconds."""
-    stays = _of(found, "stay")
-    last = int(_of(found, "last")["a"].max()) if len(stays) else 0
+def backlog(found: pd.DataFrame, span: TimeSpan) -> pd.DataFrame:
+    """tube, slot: tasks there at its end, and the age of the oldest of them in seconds.
+
+    What is there when the log ends was there in its last slot, whatever happened last.
+    """
+    stays, grain, last = _of(found, "stay"), span.grain_us, span.last_us
     until = stays["a"].where(stays["a"] != fig.OPEN, last // grain)
     slots = (until - stays["slot"] + 1).to_numpy("int64")
     at = np.repeat(np.arange(len(stays)), slots)
