@@ -82,8 +82,8 @@ def test_it_is_found_by_what_is_in_the_payload(
     [
         (("jobs", "9999"), 4, "nothing of such a task"),
         (("nowhere", "1"), 4, "it knows no tube nowhere"),
-        (("jobs",), 2, "an ID or --find TEXT or --field"),
-        (("jobs", "1", "--find", "x"), 2, "an ID or --find TEXT or --field"),
+        (("jobs",), 2, "give one of ID, --find TEXT and --field"),
+        (("jobs", "1", "--find", "x"), 2, "give one of ID, --find TEXT and --field"),
     ],
 )
 def test_what_is_not_there(
