@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tandemq.model.units import MIB
+from tandemq.spark.parts import durable
 
 #: What each job leaves in its folder, and how the folders of its runs begin.
 HISTORY, CHANGES = ("history.json", "run="), ("tandemq-changes.json", "batch=")
@@ -130,13 +131,14 @@ def _merge(home: Path, table: Path, names: Sequence[str]) -> None:
         (whole / place).mkdir(parents=True, exist_ok=True)
         file = whole / place / "part-00000.zstd.parquet"
         pq.write_table(rows, file, compression="zstd", store_schema=False)
-        _durable(file, file.parent)
-    _durable(whole)
+        durable(file)
+        durable(file.parent)
+    durable(whole)
     note = home / (NOTE + ".new")
     note.write_text(json.dumps({"table": str(table.relative_to(home)), "names": list(names)}))
-    _durable(note)
+    durable(note)
     os.replace(note, home / NOTE)
-    _durable(home)
+    durable(home)
     _finish(home)
 
 
@@ -152,15 +154,5 @@ def _finish(home: Path) -> None:
         shutil.rmtree(table / name, ignore_errors=True)
     if whole.exists():
         os.replace(whole, table / names[-1])
-    _durable(table)
+    durable(table)
     note.unlink()
-
-
-def _durable(*paths: Path) -> None:
-    """Files as they are, and names in folders, are on the disk when this returns."""
-    for path in paths:
-        opened = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
