@@ -161,8 +161,8 @@ class Bench:
             gateway.proc.wait(60)
         self.samples["session_s"], self.samples["peak_gib"] = took, peak.gib
         goal = at_most(peak.gib, MEMORY_MAX_GIB, " GiB")
-        self.rows.append(Row("spark", "start of the session", f"{took:.1f} s"))
-        self.rows.append(Row("spark", "most memory, all processes", f"{peak.gib:.2f} GiB"))
+        figures = f"{took:.1f} s, {peak.gib:.2f} GiB"
+        self.rows.append(Row("spark", "start; most memory of all processes", figures))
         self.rows[-1].goals = [goal] if self.operations >= FULL else []
 
 

@@ -109,18 +109,29 @@ def _coloured(goal: Goal) -> str:
 
 def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
     """The table for the documentation, under a line that says where it comes from."""
+    heads = ["what", "figure", "server us/op", "client us/op", "yardstick", "goal"]
+    cells = [
+        [
+            f"{row.section}: {row.name}",
+            row.figure,
+            _micros(row.server_us),
+            _micros(row.client_us),
+            row.yardstick,
+            "<br>".join(goal.text() for goal in row.goals),
+        ]
+        for row in rows
+    ]
+    used = [at for at in range(len(heads)) if any(line[at] for line in cells)]
+    rules = ["--:" if 1 <= at <= 3 else "---" for at in used]
     lines = [
         f"Commit {about['commit']}, {about['time']} UTC, Python {about['python']}, "
         f"{about['cores']} cores ({about['cpu']}), Linux {about['kernel']}; "
-        f"other programs took {about['others']:.0%} of the machine meanwhile.",
+        f"other programs took {about['others']:.0%}.",
         "",
-        "| what | figure | server us/op | client us/op | yardstick | goal |",
-        "|---|--:|--:|--:|---|---|",
+        f"| {' | '.join(heads[at] for at in used)} |",
+        f"|{'|'.join(rules)}|",
+        *(f"| {' | '.join(line[at] for at in used)} |" for line in cells),
     ]
-    for row in rows:
-        goals = "<br>".join(goal.text() for goal in row.goals)
-        figures = f"{row.figure} | {_micros(row.server_us)} | {_micros(row.client_us)}"
-        lines.append(f"| {row.section}: {row.name} | {figures} | {row.yardstick} | {goals} |")
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,10 @@ _TLS = ("--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name")
 SHARED = (
     ("Client flags", "put", ("--server", "--user", "--password-env", *_TLS)),
     ("Admin API flags", "status", ("--admin", "--token-env", *_TLS)),
+    ("Spark flags", "pipeline history", ("--master", "--memory")),
 )
+#: Arguments that the template explains once.
+KNOWN = {"DIR": "A node's data directory.", "PATH...": "Data directories and archives."}
 #: Its flags are another parser's.
 ELSEWHERE: dict[str, str] = {}
 
@@ -51,19 +54,20 @@ def page(template: str) -> str:
             raise ValueError(f"the template has no {mark}")
     panels: dict[str, list[str]] = {}
     group = tree()
-    shared = {title: _shared(group.get_command(None, name), flags) for title, name, flags in SHARED}
-    for words, command in commands(group):
+    named = dict(commands(group))
+    shared = {title: _shared(named[f"tandemq {name}"], flags) for title, name, flags in SHARED}
+    for words, command in named.items():
         top = group.commands[words.split()[1]]
         section = _same(words, command, group) or _section(words, command, shared)
         panels.setdefault(top.rich_help_panel or "Others", []).append(section)
     found = [f"## {name}\n\n" + "\n".join(sections) for name, sections in panels.items()]
-    told = [f"### {title}\n\n{_table(rows.values())}" for title, rows in shared.items()]
+    told = [f"### {title}\n\n{_list(rows.values())}" for title, rows in shared.items()]
     template = template.replace(SHARED_MARK, "\n".join(told).rstrip("\n"))
     return template.replace(MARK, "\n".join(found).rstrip("\n"))
 
 
-def _table(rows: Iterable[str]) -> str:
-    return "\n".join(["| | |", "|---|---|", *rows, ""])
+def _list(rows: Iterable[str]) -> str:
+    return "\n".join([*rows, ""])
 
 
 def _shared(command: Any, flags: tuple[str, ...]) -> dict[str, str]:
@@ -76,11 +80,12 @@ def _rest(rows: list[str], shared: dict[str, dict[str, str]], has_json: bool) ->
     """A line for what other commands have, too; takes those rows out of `rows`."""
     said = []
     for title, known in shared.items():
-        if len(same := {flag for flag, row in known.items() if row in rows}) < len(_TLS):
+        same = {flag for flag, row in known.items() if row in rows}
+        if len(same) < min(len(_TLS), len(known)):
             continue
         rows[:] = [row for row in rows if row not in known.values()]
         own = [flag for flag in known if flag not in same]
-        present = [flag for flag in own if any(row.startswith(f"| `{flag} ") for row in rows)]
+        present = [flag for flag in own if any(row.startswith(f"* `{flag} ") for row in rows)]
         but = "".join(f" (not `{flag}`)" for flag in own if flag not in present)
         link = f"{title[0].lower()}{title[1:]}](#{title.lower().replace(' ', '-')})"
         said.append(f"{'the other ' if present else ''}[{link}{but}")
@@ -101,7 +106,7 @@ def _section(words: str, command: Any, shared: dict[str, dict[str, str]]) -> str
     rows = [row for one in command.params if "--json" not in one.opts and (row := _row(one))]
     rest = _rest(rows, shared, has_json)
     if rows:
-        lines += [_table(rows)]
+        lines += [_list(rows)]
     if rest:
         lines += [rest, ""]
     return "\n".join(lines)
@@ -127,13 +132,13 @@ def _argument(parameter: Any) -> str:
 
 
 def _row(parameter: Any) -> str:
-    """A line of the table; nothing for --help and for arguments that explain themselves."""
+    """An item of the list; nothing for --help and for arguments that explain themselves."""
     if parameter.name == "help":
         return ""
     if parameter.param_type_name == "argument":
-        if not parameter.help:
-            return ""
         name = _argument(parameter).strip("[]")
+        if not parameter.help or parameter.help == KNOWN.get(name):
+            return ""
     else:
         name = "/".join([*parameter.opts, *parameter.secondary_opts])
         if not parameter.is_flag:
@@ -142,14 +147,12 @@ def _row(parameter: Any) -> str:
     if default := _default(parameter):
         text += f" Default {default}."
     if parameter.envvar:
-        text += f" Variable `{parameter.envvar}`."
+        text += f" `${parameter.envvar}`."
     if parameter.multiple and "repeat" not in text:
         text += " Repeatable."
     if getattr(parameter, "required", False) and parameter.param_type_name == "option":
         text += " Required."
-    # A bar inside a table's code is shown in as many ways as there are renderers.
-    name = name.replace("|", "/")
-    return f"| `{name}` | {_cell(text.strip())} |"
+    return f"* `{name}`: {' '.join(text.split())}"
 
 
 def _value(parameter: Any) -> str:
@@ -168,17 +171,13 @@ def _default(parameter: Any) -> str:
     value = parameter.default
     if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
         return ""
-    return f"`{_cell(str(value))}`" if str(value) else ""
+    return f"`{value}`" if str(value) else ""
 
 
 def _text(text: str) -> str:
     """Paragraphs as they are, lines joined."""
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     return "\n\n".join(paragraphs)
-
-
-def _cell(text: str) -> str:
-    return text.replace("\n\n", " ").replace("|", "\\|")
 
 
 if __name__ == "__main__":

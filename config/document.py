@@ -29,12 +29,12 @@ A value comes from the first source that has one: a flag of `tandemq serve`, a `
 the YAML file named with `--config`, the default. A setting without a flag can be given as
 `--set KEY=VALUE`. In variables two underscores join the parts of a key: `TANDEMQ_WAL__MODE=write`.
 Lists and maps in a variable are JSON; `peers` and `guest` also take words separated by commas.
-`null`, no value, is accepted wherever it is the default.
+`null`, no value, is accepted wherever it is the default; `_env` ends the keys that take the name of
+a variable, `_file` those that take a file. A secret's file holds one line; keep it at mode 600.
 
 Sizes are `1048576`, `64KiB`, `1MiB`, `1GiB` (binary) or `kB`, `MB`, `GB` (decimal), durations
 seconds (`5`, `0.5`) or `500ms`, `5s`, `2m`, `1h30m`, `1d`. Everything is checked before anything
-is touched; each mistake is one line with its source, the key, the reason and what is accepted, and
-the exit code is 2.
+is touched; each mistake is one line, and the exit code is 2.
 
 ```yaml
 name: a
@@ -55,14 +55,13 @@ and call are matched separately: `queue.tube.jobs:*` gives no right on a tube ca
 `grant` and `revoke` pass on rights: a pattern with a `:` must name them, `queue.tube.jobs:grant`.
 Calls of queue15 may be allowed for all spaces, `queue15.put`, or for one, `queue15.space0:put`.
 What `queue.tube.NAME:grant` grants at run time is added, and removed with the tube.
-
-A secret's file (`password_file`, `admin_token_file`) holds one line; keep it at mode 600.
 """
 
 
 def markdown() -> str:
     """The whole reference."""
     lines = [_INTRODUCTION, "## Top level", "", *_table(Settings, "")]
+    told: dict[type[BaseModel], str] = {}
     for name, field in Settings.model_fields.items():
         section = section_of(field.annotation)
         if section is None:
@@ -73,15 +72,20 @@ def markdown() -> str:
             part = section_of(inner.annotation)
             if part is None:
                 continue
+            key = f"{prefix}.{inner_name}"
+            if part in told:
+                lines += ["", f"`{key}` has the keys of `{told[part]}`."]
+                continue
+            told[part] = key
             if is_plain_section(inner):
                 lines += ["", inner.description or ""]
-            lines += ["", *_table(part, f"{prefix}.{inner_name}")]
+            lines += ["", *_table(part, key)]
     return "\n".join(lines) + "\n"
 
 
 def _table(section: type[BaseModel], prefix: str) -> Iterator[str]:
-    yield "| key | default | accepted | meaning |"
-    yield "|---|---|---|---|"
+    yield "| key | default (accepted) | meaning |"
+    yield "|---|---|---|"
     for name, field in section.model_fields.items():
         if is_plain_section(field):
             continue
@@ -89,16 +93,23 @@ def _table(section: type[BaseModel], prefix: str) -> Iterator[str]:
             continue
         key = f"{prefix}.{name}" if prefix else name
         meaning = (field.description or "").replace("|", "\\|")
-        accepted = _accepted(field)
-        if field.default is None:
-            accepted = accepted.removesuffix(", null")
-        yield f"| {_names(key)} | {_default(field)} | {accepted} | {meaning} |"
+        yield f"| {_names(key)} | {_default(field)}{_besides(field, name)} | {meaning} |"
 
 
 def _names(key: str) -> str:
     """The key, and its flag if it has one."""
     flag = Layer("flag", "", {}).name(tuple(key.split(".")))
     return f"`{key}`" if flag.startswith("--set") else f"`{key}`, `{flag}`"
+
+
+def _besides(field: FieldInfo, name: str) -> str:
+    """What is accepted, in brackets, where default and name do not say so."""
+    accepted = _accepted(field)
+    if field.default is None:
+        accepted = accepted.removesuffix(", null")
+    if isinstance(field.default, bool) or name.endswith(("_env", "_file")):
+        return ""
+    return f" ({accepted})" if accepted else ""
 
 
 def _accepted(field: FieldInfo) -> str:

@@ -61,7 +61,7 @@ def audit(  # noqa: PLR0913 - flags are arguments
         str | None,
         typer.Option("--master", help="Spark master, or sc://host:port; default local[*]."),
     ] = None,
-    memory: Annotated[str, typer.Option("--memory", help="Memory of Spark's driver.")] = "2g",
+    memory: Annotated[str, typer.Option("--memory", help="Memory of the driver.")] = "2g",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that nothing was lost, doubled or out of order.
