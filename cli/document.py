@@ -17,7 +17,7 @@ _TLS = ("--tls-ca", "--tls-cert", "--tls-key", "--tls-server-name")
 SHARED = (
     ("Client flags", "put", ("--server", "--user", "--password-env", *_TLS)),
     ("Admin API flags", "status", ("--admin", "--token-env", *_TLS)),
-    ("Spark flags", "pipeline history", ("--master", "--memory")),
+    ("Flags of Spark", "pipeline history", ("--master", "--memory")),
 )
 #: Arguments that the template explains once.
 KNOWN = {"DIR": "A node's data directory.", "PATH...": "Data directories and archives."}

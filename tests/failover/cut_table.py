@@ -1,4 +1,4 @@
-"""Makes docs/cuts.md from what test_cuts.py printed: `... cut_table witness=FILE etcd=FILE`.
+"""Makes tests/failover/cuts.md from what test_cuts.py printed: `... cut_table witness=FILE etcd=FILE`.
 
 The page itself is such a FILE, too, for columns that stay.
 """
@@ -19,7 +19,7 @@ end nothing acknowledged was missing, nothing was in two hands, and both logs we
 A cell says who led → who served, the longest silence (without an acknowledged put) and
 the time from healing until both nodes confirmed again, in seconds, on a busy machine with two
 cores. `x>y`: what x sends to y is lost; `x-y`: refused; *s* is the arbiter. What they have in
-common: [arbiters.md](arbiters.md#which-way-may-be-cut).
+common: [arbiters.md](../../docs/arbiters.md#which-way-may-be-cut).
 
 `CUTS=all CUTS_ARBITER=etcd make unit T=tests/failover/test_cuts.py` tries them all again (`etcd3`:
 three members; without it: the witness); `make test` tries those that differ most.
