@@ -68,8 +68,8 @@ TEXTS: dict[str, dict[str, Text | None]] = {
         "peek": Text("id", "the task as it is"),
         "info": Text(
             "id",
-            "a map of all that is known of a task: state, attempts, each failure with time and "
-            "reason, who holds it since when, when it is due, where it came from, headers",
+            "a map of all that is known of a task, see "
+            "[tube options](tube-options.md#attempts-and-dead-letters)",
         ),
         "list": Text(
             "[{state, utube, older_than, younger_than, limit, after, info}]",
@@ -274,7 +274,7 @@ def _right(core: Core, name: str) -> str:
 
 
 def rows(core: Core, section: str) -> Iterator[str]:
-    """The Markdown table of one section; no column of rights where `grant` gives none.
+    """The Markdown table of one section.
 
     A list of names for a section whose calls have no text here.
     """
@@ -283,14 +283,12 @@ def rows(core: Core, section: str) -> Iterator[str]:
     if not calls:
         yield ", ".join(f"`{name}`" for name, _ in found) + "."
         return
-    rights = {name: _right(core, name) for name, _ in calls}
-    granted = any(rights.values())
-    yield f"| Call | Arguments | Answers |{' `grant` |' if granted else ''} Replica |"
-    yield f"|---|---|---|{'---|' if granted else ''}---|"
+    yield "| Call | Arguments | Answers | Who |"
+    yield "|---|---|---|---|"
     for name, text in calls:
-        replica = "yes" if core.serves_always(name) else ""
-        right = f" {rights[name]} |" if granted else ""
-        yield f"| `{name}` | {text.arguments} | {text.answers} |{right} {replica} |"
+        who = [_right(core, name), "replica" if core.serves_always(name) else ""]
+        told = ", ".join(word for word in who if word)
+        yield f"| `{name}` | {text.arguments} | {text.answers} | {told} |"
 
 
 def markdown(template: str) -> str:
