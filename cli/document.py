@@ -52,15 +52,16 @@ def page(template: str) -> str:
     for mark in (MARK, SHARED_MARK):
         if mark not in template:
             raise ValueError(f"the template has no {mark}")
-    panels: dict[str, list[str]] = {}
+    panels: dict[str, list[tuple[str, str]]] = {}
     group = tree()
     named = dict(commands(group))
     shared = {title: _shared(named[f"tandemq {name}"], flags) for title, name, flags in SHARED}
     for words, command in named.items():
         top = group.commands[words.split()[1]]
-        section = _same(words, command, group) or _section(words, command, shared)
+        same = _same(words, command, group)
+        section = (same, "") if same else _section(words, command, shared)
         panels.setdefault(top.rich_help_panel or "Others", []).append(section)
-    found = [f"## {name}\n\n" + "\n".join(sections) for name, sections in panels.items()]
+    found = [f"## {name}\n\n" + _panel(sections) for name, sections in panels.items()]
     told = [f"### {title}\n\n{_list(rows.values())}" for title, rows in shared.items()]
     template = template.replace(SHARED_MARK, "\n".join(told).rstrip("\n"))
     return template.replace(MARK, "\n".join(found).rstrip("\n"))
@@ -94,22 +95,38 @@ def _rest(rows: list[str], shared: dict[str, dict[str, str]], has_json: bool) ->
     return f"Also {', '.join(said)}." if said else ""
 
 
-def _section(words: str, command: Any, shared: dict[str, dict[str, str]]) -> str:
+def _panel(sections: list[tuple[str, str]]) -> str:
+    """Its commands; what most of them have beside their own flags is said once, above them."""
+    rests = [rest for _, rest in sections if rest]
+    common = max(rests, key=rests.count, default="")
+    if rests.count(common) < max(3, len(sections) / 2):
+        common = ""
+    told = common.removeprefix("Also ").removesuffix(".")
+    lines = [f"Each also has {told}, unless it says otherwise.\n"] if common else []
+    for text, rest in sections:
+        lines.append(text)
+        if rest and rest != common:
+            lines.append(f"{rest}\n")
+        elif not rest and common and "The same as" not in text:
+            lines.append("No flags shared with others.\n")
+    return "\n".join(lines)
+
+
+def _section(words: str, command: Any, shared: dict[str, dict[str, str]]) -> tuple[str, str]:
+    """What there is to say of a command, and the line on flags it shares with others."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     lines = [f"### {words}", ""]
     if arguments:
-        lines += [f"`{' '.join([words, *(_argument(one) for one in arguments)])}`", ""]
+        lines += [f"`{' '.join(_argument(one) for one in arguments)}`", ""]
     lines += [_text(command.help or ""), ""]
     if words.removeprefix("tandemq ") in ELSEWHERE:
-        return "\n".join([*lines, ELSEWHERE[words.removeprefix("tandemq ")], ""])
+        return "\n".join([*lines, ELSEWHERE[words.removeprefix("tandemq ")], ""]), ""
     has_json = any("--json" in one.opts for one in command.params)
     rows = [row for one in command.params if "--json" not in one.opts and (row := _row(one))]
     rest = _rest(rows, shared, has_json)
     if rows:
         lines += [_list(rows)]
-    if rest:
-        lines += [rest, ""]
-    return "\n".join(lines)
+    return "\n".join(lines), rest
 
 
 def _same(words: str, command: Any, group: Any) -> str:

@@ -35,6 +35,9 @@ def test_every_command_and_flag_is_on_it() -> None:
         section = part(words)
         if same := re.search(r"^The same as \[`(.+)`\]", section, re.MULTILINE):
             section = part(same[1])
+        above = PAGE.partition(f"### {words}\n")[0].rpartition("\n## ")[2].partition("\n### ")[0]
+        if not re.search(r"^(Also|No flags shared) ", section, re.MULTILINE):
+            section += above
         # What many commands have is explained once.
         section += "".join(
             part(title)
