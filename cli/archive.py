@@ -61,9 +61,8 @@ def ship(
 ) -> None:
     """Copy what is new in a data directory, also one a node is serving from, to an archive.
 
-    Snapshots, sealed segments, rescue files, and of the newest segment what is there: all that was
-    written before a round began is in the archive when it ends. Each file is verified before it is
-    shipped and read back after it. Restore with `tandemq restore URL DIR`.
+    All that was written before a round began is in the archive when it ends. Each file is
+    verified before it is shipped and read back after it. Restore with `tandemq restore URL DIR`.
     """
     from tandemq.model.errors import StorageError
     from tandemq_server.storage.shipping import Shipping

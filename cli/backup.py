@@ -57,8 +57,7 @@ def backup(
 ) -> None:
     """Copy a data directory, also one a node is serving from. Everything is verified.
 
-    The copy holds all that was acknowledged before it began. Run it as a user who may read the
-    directory; the node does not notice. BACKUP is a directory that `tandemq log` understands.
+    The copy holds all that was acknowledged before it began. `tandemq log` understands it.
     """
     from tandemq_server.storage.backup import Backup
 
@@ -117,8 +116,7 @@ def restore(
 ) -> None:
     """Make an empty directory a data directory out of a backup or an archive; all is verified.
 
-    With --until-lsn or --until-time as of an earlier moment; the backup's own files, or the
-    archive's, say how far back that may be.
+    With --until-lsn or --until-time as of an earlier moment.
     """
     from tandemq_server.cli.archive import is_archive, opened_line
     from tandemq_server.storage.restore import Restore

@@ -40,8 +40,7 @@ def bench(
 ) -> None:
     """Put COUNT tasks, then take and ack them all, and tell how fast that went.
 
-    The tube made for it is dropped at the end. Latencies are what this client saw, its own work
-    included.
+    The tube made for it is dropped at the end. Latencies include this client's own work.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

@@ -66,8 +66,8 @@ def doctor(
     """Examine a node: its configuration, its files, itself; say what is wrong and what to do next.
 
     With --config also its ports, its peers, its data directory and, if it runs, its admin API. With
-    nothing named the node at 127.0.0.1:8081. Exit code 0 when there is no error, 1 when there is;
-    warnings do not count unless --strict.
+    nothing named the node at 127.0.0.1:8081. Exit code 1 for an error, with --strict for a
+    warning, too.
     """
     from tandemq_server.doctor.findings import Bounds
 

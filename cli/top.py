@@ -67,8 +67,8 @@ def top(
 ) -> None:
     """Show the cluster and its tubes live: roles, terms, lag; rates, counts, the oldest task.
 
-    Tubes are those of the node that serves; name both nodes, and the view follows a switch-over and
-    outlives the loss of one. Ctrl-C ends it. Exit code 3 with --once when no node answers.
+    Name both nodes, and the view follows a switch-over and outlives the loss of one. Ctrl-C ends
+    it. Exit code 3 with --once when no node answers.
     """
     from tandemq_server.cli.cluster_view import Gatherer
 

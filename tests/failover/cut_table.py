@@ -1,4 +1,4 @@
-"""Makes tests/failover/cuts.md from what test_cuts.py printed: `... cut_table witness=FILE etcd=FILE`.
+"""Makes cuts.md beside it from what test_cuts.py printed: `... cut_table witness=FILE etcd=FILE`.
 
 The page itself is such a FILE, too, for columns that stay.
 """

@@ -83,10 +83,7 @@ class GaveUpEarly(TaskRule):
 
 
 class DeadLetterLost(TaskRule):
-    """A task was given up as a dead letter and never entered the tube for them.
-
-    It left its tube in a record that puts it nowhere.
-    """
+    """A task was given up as a dead letter and never entered the tube for them."""
 
     name = "dead_letter_lost"
 

@@ -40,10 +40,7 @@ class KeyTwice(Rule):
 
 
 class KeyForgotten(Rule):
-    """A key was forgotten before its window was over.
-
-    Its put, sent again, would store a second task.
-    """
+    """A key was forgotten before its window was over."""
 
     name = "key_early"
 

@@ -165,10 +165,7 @@ class StrayOwner(Rule):
 
 
 class TokenRepeated(Rule):
-    """A delivery's token is not above all before it, or neither its moment nor the next number.
-
-    Two holders could use one token.
-    """
+    """A delivery's token is not above all before it, or neither its moment nor the next number."""
 
     name = "token_repeated"
 

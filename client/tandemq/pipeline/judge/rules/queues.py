@@ -216,10 +216,7 @@ class Paused(Rule):
 
 
 class Counted(Rule):
-    """A record does less, or more, than its kind says.
-
-    A take takes, an ack acks, and a call on one task touches one.
-    """
+    """A record does less, or more, than its kind says."""
 
     name = "wrong_number"
     _SINGLE = (1, 2, 3, 4, 5, 8, 9, 10, 11)

@@ -56,10 +56,7 @@ JUDGED = ("fifo", "utube", "fifottl", "limfifottl", "utubettl", "queue15", "xque
 
 
 class PutTwice(TaskRule):
-    """A task was put while one of the same id was there.
-
-    Whoever held the first one acks the second.
-    """
+    """A task was put while one of the same id was there."""
 
     name = "put_twice"
 
@@ -68,10 +65,7 @@ class PutTwice(TaskRule):
 
 
 class UnknownTask(TaskRule):
-    """Something happened to a task that was never put.
-
-    Its put is missing from the log, or the record names the wrong task or tube.
-    """
+    """Something happened to a task that was never put."""
 
     name = "unknown_task"
 
@@ -106,10 +100,7 @@ def _was_there(t: TaskChanges) -> Bits:
 
 
 class Vanished(TaskRule):
-    """A task left its tube by an operation that ends none.
-
-    Dead letters are another rule's.
-    """
+    """A task left its tube by an operation that ends none."""
 
     name = "vanished"
 

@@ -110,10 +110,7 @@ class LateTake(TaskRule):
 
 
 class WrongDeadline(TaskRule):
-    """The moment a task is looked at again does not follow from its ttl, ttr and delay.
-
-    It would expire, or go back to others, at the wrong time.
-    """
+    """The moment a task is looked at again does not follow from its ttl, ttr and delay."""
 
     name = "wrong_deadline"
 
@@ -191,7 +188,7 @@ class WrongCreation(TaskRule):
 
 
 class FieldChanged(TaskRule):
-    """A field changed that this operation leaves alone: payload, priority, ttl, sub-queue, ..."""
+    """A field changed that this operation leaves alone: payload, priority, ttl and so on."""
 
     name = "field_changed"
 
