@@ -101,6 +101,8 @@ def test_days_that_are_over_go(tmp_path: Path) -> None:
     assert "date=2026-03-20" in kept
     old = list((tmp_path / "history").glob("tasks/*/date=2026-03-19"))
     assert [path.parts[-2][-1] for path in old] == ["3"]
+    # Later on nothing is left of the oldest run.
+    assert keep.run(str(tmp_path / "history"), days=0, now=NOON + timedelta(1))["files_after"] == 6
 
 
 @pytest.mark.parametrize("step", range(1, 20))

@@ -108,7 +108,7 @@ def _groups(runs: Sequence[Path]) -> list[list[str]]:
     room = 0
     for path in runs:
         size = sum(file.stat().st_size for file in path.rglob(FILES))
-        if size > room:
+        if not found or size > room:
             found.append([])
             room = MERGED_BYTES
         found[-1].append(path.name)
