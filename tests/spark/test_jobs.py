@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from benchmarks.logmaker import START_US, LogMaker, fill
-from tandemq.pipeline import compact, history, report
+from tandemq.pipeline import compact, history
 from tandemq.pipeline.events import read_log, survey, survey_frame
 from tandemq.pipeline.packing import NEEDED
 from tandemq.pipeline.session import build_session
 from tandemq.spark.logs import ARCHIVE_MARK
+from tests.spark.report_engines import report_by_both
 
 
 def test_history_tells_how_each_delivery_went(spark: Any, maker: LogMaker) -> None:
@@ -110,14 +111,14 @@ def test_report_is_one_page_with_the_numbers(spark: Any, maker: LogMaker, tmp_pa
         maker.turn(1_000_000)
     maker.close()
     out, log = str(tmp_path / "out"), [str(maker.directory)]
-    counts = report.run(spark, log, out, "kind")
+    counts = report_by_both(spark, log, out, "kind")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "report.html",
         *(f"{name}.{kind}" for name in set(counts) - {"page"} for kind in ("csv", "parquet")),
     }
     # From a history's tables: brought up to date, and kept.
     home = tmp_path / "history"
-    assert report.run(spark, log, str(tmp_path / "again"), "kind", str(home))["workers"] == 1
+    assert report_by_both(spark, log, str(tmp_path / "again"), "kind", str(home))["workers"] == 1
     assert history.run(spark, log, str(home))["tasks"] == 0
     for name in ("throughput", "backlog", "workers", "outcomes", "failing"):
         again = pq.read_table(tmp_path / "again" / f"{name}.parquet")
@@ -146,7 +147,7 @@ def test_a_log_without_a_record_has_an_empty_report(spark: Any, tmp_path: Path) 
     archive = tmp_path / "archive"
     archive.mkdir()
     (archive / ARCHIVE_MARK).write_text('{"version": 1}')
-    counts = report.run(spark, [str(archive)], str(tmp_path / "out"))
+    counts = report_by_both(spark, [str(archive)], str(tmp_path / "out"))
     assert {count for name, count in counts.items() if name != "page"} == {0}
     assert "The log has no task." in (tmp_path / "out" / "report.html").read_text()
 
@@ -163,7 +164,7 @@ def test_a_report_of_two_nodes_counts_what_failed_once(spark: Any, tmp_path: Pat
         maker.turn()
         maker.close()
         paths.append(str(maker.directory))
-    report.run(spark, paths, str(tmp_path / "out"))
+    report_by_both(spark, paths, str(tmp_path / "out"))
     failing = pq.read_table(tmp_path / "out" / "failing.parquet").to_pylist()
     assert failing == [{"tube": "q", "key": '"bad"', "failures": 1, "tasks": 1}]
 
@@ -185,7 +186,7 @@ def test_an_archive_and_the_live_log_read_as_one(
     texts = []
     for name, paths in (("log", [maker.directory]), ("both", [archive, maker.directory])):
         home = tmp_path / name
-        report.run(spark, list(map(str, paths)), str(home), history=str(home / "history"))
+        report_by_both(spark, list(map(str, paths)), str(home), history=str(home / "history"))
         texts.append([path.read_text() for path in sorted(home.glob("*.csv"))])
     assert texts[0] == texts[1]
     assert len(texts[0]) == 10

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.logmaker import LogMaker
-from tandemq.pipeline import history, report
+from tandemq.pipeline import history
+from tests.spark.report_engines import report_by_both
 
 #: Legal all of them; the last ones are longer than a file's name may be.
 NAMES = ["price_$^$_x", "_a/b=c%d", "<i>..</i>", "鱼" * 90, "n" * 3000, "n" * 3001]
@@ -26,7 +27,7 @@ def test_a_report_of_tubes_with_any_legal_name(spark: Any, maker: LogMaker, tmp_
         maker.turn()
     maker.close()
     home = tmp_path / "history"
-    report.run(spark, [str(maker.directory)], str(tmp_path / "out"), None, str(home))
+    report_by_both(spark, [str(maker.directory)], str(tmp_path / "out"), None, str(home))
     rates = pq.read_table(tmp_path / "out" / "throughput.parquet").to_pydict()
     expected = {name: number + 1 for number, name in enumerate(NAMES)}
     assert dict(zip(rates["tube"], rates["puts"], strict=True)) == expected

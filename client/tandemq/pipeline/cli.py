@@ -127,11 +127,10 @@ def run_here(job: Callable[[ModuleType], Any]) -> Any:
     try:
         without_pandas()
         from tandemq.pipeline import local
+
+        return job(local)
     except ModuleNotFoundError as error:
         fail(f"{error.name} is not installed: pip install 'tandemq[spark]'")
-        raise
-    try:
-        return job(local)
     except (StorageError, ValueError, OSError) as error:
         fail(plain(error), EXIT_VIOLATED)
 
@@ -243,14 +242,24 @@ def report(
         str | None,
         typer.Option("--history", help="Folder of `history`: brought up to date and used."),
     ] = None,
+    engine: EngineOption = JobEngine.auto,
     master: Master = None,
     memory: Memory = "2g",
     as_json: AsJson = False,
 ) -> None:
     """Write an HTML page with charts, and its tables as Parquet and CSV."""
+    if choice(engine, paths, master) is JobEngine.local:
+        show(run_here(lambda _: _report(paths, out, field, history)), as_json)
+        return
     from tandemq.pipeline import report as job
 
     show(run(master, memory, lambda spark: job.run(spark, paths, out, field, history)), as_json)
+
+
+def _report(paths: list[str], out: str, field: str | None, history: str | None) -> dict[str, Any]:
+    from tandemq.pipeline import report_local
+
+    return report_local.run(paths, out, field, history)
 
 
 @app.command()

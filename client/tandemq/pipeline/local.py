@@ -67,7 +67,7 @@ class LocalSurvey(Surveyed):
         best = self.furthest
         bodies = {} if best is None or best.node is None else self.packed.pop(best.node, {})
         for batch in pack_events(self.buckets, before):
-            _store(bodies, batch)
+            store(bodies, batch)
         parts = parts_of(1, self.buckets, 0 if best is None else best.rows)
         for place in range(parts):
             chosen = [bodies.pop(bucket) for bucket in sorted(bodies) if bucket % parts == place]
@@ -76,7 +76,8 @@ class LocalSurvey(Surveyed):
                 yield from work(part)
 
 
-def _store(bodies: dict[int, list[pa.Scalar]], batch: pa.RecordBatch) -> None:
+def store(bodies: dict[int, list[pa.Scalar]], batch: pa.RecordBatch) -> None:
+    """Put packed rows to those of their buckets."""
     for bucket, body in zip(batch["bucket"].to_pylist(), batch["body"], strict=True):
         bodies.setdefault(bucket, []).append(body)
 
@@ -89,25 +90,28 @@ def survey(
     parts = plan([*paths], LogQuery(first_lsn=first_lsn))
     notes: list[bytes] = []
     packed: dict[str, dict[int, list[pa.Scalar]]] = defaultdict(dict)
-    for batches in _stretches(parts, tuple(columns)):
+    for batches in decoded(parts, tuple(columns)):
         for batch in pack(batches, len(parts)):
             node = batch["node"][0].as_py()
             if batch["bucket"].null_count:
                 notes += [body.as_py() for body in batch["body"]]
             else:
-                _store(packed[node], batch)
+                store(packed[node], batch)
     yield LocalSurvey(gathered(notes), packed)
 
 
-def _stretches(
-    parts: Iterable[Part], columns: tuple[str, ...]
+def decoded(
+    parts: Iterable[Part], columns: tuple[str, ...], operations: frozenset[str] | None = None
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Batches of parts that are packed together: of one log all, of an archive each file."""
+    """Batches of parts that are packed together: of one log all, of an archive each file.
+
+    operations: None keeps all.
+    """
     for (_, file), some in itertools.groupby(
         parts, lambda part: (part.path, part.name if part.archive else None)
     ):
         yield itertools.chain.from_iterable(
-            rows_of(part, columns, READ_ROWS, dictionaries=file is not None) for part in some
+            rows_of(part, columns, READ_ROWS, None, operations, file is not None) for part in some
         )
 
 
