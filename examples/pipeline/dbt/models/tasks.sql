@@ -1,0 +1,1 @@
+SELECT *, make_timestamp(put_us) AS put_at FROM ({{ of_history('tasks') }})
