@@ -144,7 +144,7 @@ def show(directory: Directory, name: Name = None, as_lines: Json = False) -> Non
     again: list[dict[str, Any]] = [
         {
             "lsn": None,
-            "tube": cut.note.tubes.get(space, (str(space), ""))[0],
+            "tube": plan.names.get(space, str(space)),
             "id": task_id,
             "what": what,
             "options": {},

@@ -69,7 +69,8 @@ class ReplayPlan:
     records: the winning log has them still, so somebody gets them once more. changed: tasks from
     before the fork that were taken, buried, edited ... in it: (space id, task id) -> the fields
     that were set, by their numbers. emptied: spaces from before the fork that were truncated or
-    dropped. calls: how many records of each kind.
+    dropped. calls: how many records of each kind. names: of tubes by space id, also of those that
+    were dropped in it.
     """
 
     tasks: tuple[RescuedTask, ...]
@@ -77,6 +78,7 @@ class ReplayPlan:
     changed: Mapping[TaskKey, Mapping[int, Any]] = field(default_factory=dict)
     emptied: tuple[int, ...] = ()
     calls: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
 
 
 def replay_plan(
@@ -118,8 +120,9 @@ def replay_plan(
             )
         )
     changed = {key: fields for key, fields in cut.changed.items() if key not in alive}
+    names = {space_id: known[0] for space_id, known in cut.tubes.items()} | cut.dropped
     return ReplayPlan(
-        tuple(tasks), tuple(cut.finished), changed, tuple(cut.emptied), dict(cut.calls)
+        tuple(tasks), tuple(cut.finished), changed, tuple(cut.emptied), dict(cut.calls), names
     )
 
 
@@ -142,7 +145,10 @@ class _Plan:
         self.changed: dict[TaskKey, dict[int, Any]] = {}
         self.emptied: dict[int, None] = {}
         self.calls: dict[str, int] = {}
+        #: Space id -> name: at the end of the cut, when its note was written, they were gone.
+        self.dropped: dict[int, str] = {}
         self._made: set[int] = set()
+        self._gone = ""
 
     def op(self, lsn: int, time_us: int, op: Op) -> None:
         code, space = op[0], op[1]
@@ -156,6 +162,9 @@ class _Plan:
                     self._insert(lsn, time_us, space, row)
                 else:
                     self._told(space, row)
+        elif code == DELETE and space == CATALOGUE_SPACE:
+            # Within its record the tube's row goes before its space does.
+            self._gone = op[2]
         elif code == TERM or space < TUBE_SPACE_FIRST:
             return
         elif code == SET:
@@ -169,6 +178,8 @@ class _Plan:
             for key in op[2]:
                 self._finish(space, key)
         elif code in (DROP, TRUNCATE):
+            if code == DROP and self._gone:
+                self.dropped[space], self._gone = self._gone, ""
             self._empty(space)
 
     def _told(self, space: int, row: Any) -> None:

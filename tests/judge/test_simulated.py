@@ -30,7 +30,7 @@ CUT = {406345: "lease lost without a cause", 406349: "one id, several tasks"}
 
 
 #: Dimensions that these seeds did not have then.
-LATER = "y_altered,y_done,y_tokens,y_truncated"
+LATER = "y_altered,y_done,y_dropped,y_tokens,y_truncated"
 #: Runs the seeds it is given, one after the other.
 RUN = """
 import sys

@@ -163,3 +163,12 @@ def test_tubes_made_in_the_cut_and_tubes_nobody_knows() -> None:
         record(KIND_CREATE_TUBE, (CREATE, 1030, "new", "fifo", {}, 0)), put(0, 1030), put(1, 1099)
     )
     assert [(tube, task) for tube, task, _ in tasks] == [("new", 0), ("", 1)]
+
+
+def test_a_tube_dropped_in_the_cut_has_its_name() -> None:
+    """The note is written when it is gone: its row in the catalogue told it."""
+    plan = replay_plan(
+        enumerate((record(15, (DELETE, 512, "old"), (DROP, 1031)),), 1), {1025: ("jobs", "fifo")}
+    )
+    assert plan.names == {1025: "jobs", 1031: "old"}
+    assert plan.emptied == (1031,)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tandemq.model.record import DELETE, TRUNCATE
+from tandemq.model.record import DELETE, DROP, TRUNCATE
 from tandemq_server.engine import attempts, keys, lifecycle, listing
 from tandemq_server.engine.sessions import Sessions
 from tandemq_server.node.cluster.peering import Peering
@@ -103,6 +103,15 @@ def lose_truncations_on_the_replica(patch: Patch) -> None:
 
     def lossy(store: Store, ops: Any, lenient: bool = False) -> None:
         apply(store, [op for op in ops if op[0] != TRUNCATE], lenient)
+
+    patch.setattr(Store, "apply", lossy)
+
+
+def lose_drops_on_the_replica(patch: Patch) -> None:
+    apply = Store.apply
+
+    def lossy(store: Store, ops: Any, lenient: bool = False) -> None:
+        apply(store, [op for op in ops if op[0] != DROP], lenient)
 
     patch.setattr(Store, "apply", lossy)
 
@@ -227,6 +236,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         ignore_newer_terms,
         lose_deletes_on_the_replica,
         lose_truncations_on_the_replica,
+        lose_drops_on_the_replica,
         go_on_writing_after_the_handoff,
         continue_where_a_rewind_is_due,
         count_own_disk_as_two,

@@ -11,10 +11,12 @@ from tests.simulation.sim_node import SimNode
 from tests.simulation.sim_operator import JUNK
 from tests.simulation.sim_plan import Plan
 from tests.simulation.sim_rescue import NotReadable, Rescued, read_all
-from tests.simulation.sim_tubes import DEAD
+from tests.simulation.sim_tubes import DEAD, PASSING
 
 #: What ends a task for good.
 ENDED = frozenset({"ack", "delete"})
+#: What ends all tasks of a tube.
+EMPTIES = frozenset({"truncate", "drop"})
 
 
 class Violation(Exception):
@@ -27,7 +29,7 @@ def check_history(
     """C1 total queue, C3 finality of acks, C4 no stale finish, C8 rescue accounting."""
     disks = {name: [*node.old_disks, node.disk] for name, node in machines.items()}
     try:
-        rescued = read_all(disks, plan.tubes)
+        rescued = read_all(disks, (*plan.tubes, PASSING))
     except NotReadable as error:
         raise Violation(f"C8: {error}") from error
     _mark_untold(history, machines, rescued)
@@ -73,7 +75,7 @@ def _deleted_by_filter(ops: list[Op], every: list[Op]) -> bool:
 
 
 def _truncations(every: list[Op]) -> list[Op]:
-    return [op for op in every if op.kind == "truncate" and op.outcome.error is None]
+    return [op for op in every if op.kind in EMPTIES and op.outcome.error is None]
 
 
 def _may_meet(emptied: Op, ops: list[Op]) -> bool:

@@ -210,6 +210,11 @@ def truncated(plan: Plan, _chance: Random) -> Plan:
     return replace(plan, calls=True)
 
 
+def dropped(plan: Plan, _chance: Random) -> Plan:
+    """A tube is made, used and dropped again and again."""
+    return replace(plan, calls=True)
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -347,10 +352,20 @@ DIMENSIONS: dict[str, tuple[float, Widening]] = {
     "y_altered": (0.15, altered),
     "y_bulk": (0.15, bulk),
     "y_done": (0.5, done),
+    "y_dropped": (0.15, dropped),
     "y_queue15": (0.15, queue15),
     "y_tokens": (0.25, tokens),
     "y_truncated": (0.1, truncated),
     "z_peers": (0.15, peers),
 }
 #: Came later: off where a seed is to be what it was before.
-LATER = ("y_altered", "y_bulk", "y_done", "y_queue15", "y_tokens", "y_truncated", "z_peers")
+LATER = (
+    "y_altered",
+    "y_bulk",
+    "y_done",
+    "y_dropped",
+    "y_queue15",
+    "y_tokens",
+    "y_truncated",
+    "z_peers",
+)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.sim_clients import Contact, Op
 from tests.simulation.sim_rescue import Rescued
 from tests.simulation.sim_service import NEVER, kept_until
-from tests.simulation.sim_tubes import DEAD, SPACE15, dialect_of
+from tests.simulation.sim_tubes import DEAD, PASSING, SPACE15, dialect_of
 from tests.simulation.sim_world import SECOND
 
 if TYPE_CHECKING:
@@ -54,9 +54,10 @@ def write_history(directory: Path, scenario: Scenario, rescued: Rescued) -> None
 
 def _told(scenario: Scenario) -> list[Op]:
     # A put that a full tube, or a node that does not serve, refused says nothing of a task.
-    # Ids of a tube that was emptied begin anew, when exactly nobody is told.
+    # Ids of a tube that was emptied or dropped begin anew, when exactly nobody is told.
     ops = scenario.history.ops
     emptied = {op.tube for op in ops if op.kind == "truncate" and op.outcome.error is None}
+    emptied.add(PASSING)
     beyond = {"xqueue", SPACE15, *emptied}
     there = {op.number for op in ops if op.kind == "put" and op.tube in emptied}
     return [

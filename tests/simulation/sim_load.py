@@ -93,7 +93,7 @@ def producer(client: Client, history: History, tube: str, plan: Plan, pause_us: 
         while True:
             if client.connected_to is None:
                 yield from find_node(client, turn)
-            outcome = yield from _put(client, history, dialect, items)
+            outcome = yield from put(client, history, dialect, items)
             keyed = all("key" in opts for _, _, opts in items)
             if outcome.ok is not None or (outcome.unknown and not keyed):
                 break
@@ -106,7 +106,8 @@ def producer(client: Client, history: History, tube: str, plan: Plan, pause_us: 
         yield Sleep(chance.randint(1 * MS, pause_us))
 
 
-def _put(client: Client, history: History, dialect: Dialect, items: list[Any]) -> Script:
+def put(client: Client, history: History, dialect: Dialect, items: list[Any]) -> Script:
+    """One put, or put_many, of (number, data, options), with a line for each. Gives its outcome."""
     ops = []
     for number, _, opts in items:
         op = Op(client.name, "put", dialect.tube, number)

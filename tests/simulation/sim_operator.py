@@ -1,19 +1,48 @@
-"""An operator at work beside the load: tasks moved, kicked, deleted, sent back, tubes emptied."""
+"""An operator at work beside the load: tasks moved, kicked, deleted, sent back, tubes emptied,
+made and dropped.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.sim_clients import Call, Client, History, Op, Outcome, Script, Sleep
-from tests.simulation.sim_load import NUMBERS, body, find_node, noted, number_of
+from tests.simulation.sim_load import (
+    NUMBERS,
+    Worker,
+    alterer,
+    body,
+    find_node,
+    janitor,
+    noted,
+    number_of,
+    put,
+)
 from tests.simulation.sim_plan import Plan
-from tests.simulation.sim_tubes import DEAD, SPACE15, dialect_of
+from tests.simulation.sim_tubes import CODE_READ_ONLY, DEAD, PASSING, SPACE15, dialect_of, kind_of
 from tests.simulation.sim_world import MS, SECOND
 
 #: Its own tasks' numbers, within those of a tube: some to be deleted by id, others by filter.
 BY_ID, BY_FILTER = 900, 950
 #: The sub-queue of the latter.
 JUNK = "junk"
+#: What is said of a tube that is not there.
+MISSING = "is not defined"
+
+
+def operators(plan: Plan) -> dict[str, Callable[[Client, History, Plan], Script]]:
+    """By its client's name what each of them does beside producers and workers."""
+    on = plan.dimensions
+    found: dict[str, tuple[bool, Callable[[Client, History, Plan], Script]]] = {
+        "j0": (plan.calls, janitor),
+        "j2": ("y_bulk" in on, lambda *those: Operator(*those).run()),
+        "j3": ("y_altered" in on, alterer),
+        # What a filter moves elsewhere, nobody could tell from what was in the emptied tube.
+        "j4": (on & {"y_truncated", "y_bulk"} == {"y_truncated"}, truncator),
+        "j5": ("y_dropped" in on, lambda *those: Passer(*those).passes()),
+    }
+    return {name: script for name, (there, script) in found.items() if there}
 
 
 def truncator(client: Client, history: History, plan: Plan) -> Script:
@@ -29,6 +58,74 @@ def truncator(client: Client, history: History, plan: Plan) -> Script:
         outcome = yield from noted(history, client, [op], call)
         if outcome.ok is None:
             client.disconnect()
+
+
+class Passer(Worker):
+    """Makes a tube, puts its own tasks there, works on them, drops it: each when chance has it."""
+
+    #: What it puts at most; behind these are the numbers of what it puts in place of others.
+    PUTS = 400
+
+    def __init__(self, client: Client, history: History, plan: Plan) -> None:
+        super().__init__(client, history, PASSING, plan)
+        self.number = self.first = NUMBERS * len(plan.tubes)
+        #: As far as it knows.
+        self.made = False
+
+    def passes(self) -> Script:
+        while True:
+            if self.client.connected_to is None and not (yield from self._connect()):
+                continue
+            draw = self.chance.random()
+            if self.holding:
+                yield from self._end(calm=False)
+            elif not self.made:
+                opts = {**self.dialect.options, "if_not_exists": True}
+                call = Call(self.dialect.create().name, (PASSING, kind_of(PASSING), opts))
+                self.made = yield from self._unless((yield call))
+            elif draw < 0.3:
+                yield from self._take(100 * MS)
+            elif draw < 0.85:
+                self.made = yield from self._put_one()
+            else:
+                gone = yield from drop(self.client, self.history)
+                self.made = not ((yield from self._unless(gone)) or _missing(gone))
+            yield Sleep(self.chance.randint(1 * MS, 50 * MS))
+
+    def _put_one(self) -> Script:
+        number = self.number
+        self.number += 1
+        size = self.chance.randint(*self.chance.choice(self.plan.payloads))
+        item = (number, body(number, size), self.dialect.put_options(number, self.chance))
+        outcome: Outcome = yield from put(self.client, self.history, self.dialect, [item])
+        yield from self._unless(outcome)
+        return not _missing(outcome)  # type: ignore[return-value]
+
+    def _unless(self, outcome: Outcome) -> Script:
+        """Go elsewhere, unless the node did what it was asked for, or said why not: if it did."""
+        if outcome.unknown or (outcome.error and outcome.error[0] == CODE_READ_ONLY):
+            yield from self._away()
+        return outcome.ok is not None  # type: ignore[return-value]
+
+
+def _missing(outcome: Outcome) -> bool:
+    return outcome.error is not None and MISSING in outcome.error[1]
+
+
+def drop(client: Client, history: History) -> Script:
+    """Drop the tube that comes and goes, which is refused while somebody has a task of it."""
+    op = Op(client.name, "drop", PASSING, None)
+    return (yield from noted(history, client, [op], Call(f"queue.tube.{PASSING}:drop", ())))
+
+
+def drop_in_the_end(client: Client, history: History) -> Script:
+    """Until it is gone: tasks in a hand that ended come back first."""
+    outcome: Outcome | None = None
+    while outcome is None or not (outcome.ok or _missing(outcome)):
+        yield from find_node(client, client.world.chance.randrange(len(client.machines)))
+        outcome = yield from drop(client, history)
+        client.disconnect()
+        yield Sleep(200 * MS)
 
 
 class Operator:

@@ -14,9 +14,9 @@ from tests.simulation.sim_checks import Violation, check_end, check_history
 from tests.simulation.sim_clients import Client, History
 from tests.simulation.sim_history import write_history
 from tests.simulation.sim_leases import Rules, check_leases
-from tests.simulation.sim_load import alterer, create, janitor, producer, worker
+from tests.simulation.sim_load import create, janitor, producer, worker
 from tests.simulation.sim_node import SimNode
-from tests.simulation.sim_operator import Operator, truncator
+from tests.simulation.sim_operator import drop_in_the_end, operators
 from tests.simulation.sim_plan import Action, Plan
 from tests.simulation.sim_sizes import in_force
 from tests.simulation.sim_tubes import DEAD, dialect_of
@@ -117,19 +117,9 @@ class Scenario:
             client = self._client(f"w{number}")
             tube = self.plan.tubes[number % len(self.plan.tubes)]
             client.run(worker(client, self.history, tube, self.plan, 600 * MS))
-        if self.plan.calls:
-            client = self._client("j0")
-            client.run(janitor(client, self.history, self.plan))
-        if "y_bulk" in self.plan.dimensions:
-            client = self._client("j2")
-            client.run(Operator(client, self.history, self.plan).run())
-        if "y_altered" in self.plan.dimensions:
-            client = self._client("j3")
-            client.run(alterer(client, self.history, self.plan))
-        # What a filter moves elsewhere, nobody could tell from what was in the emptied tube.
-        if self.plan.dimensions & {"y_truncated", "y_bulk"} == {"y_truncated"}:
-            client = self._client("j4")
-            client.run(truncator(client, self.history, self.plan))
+        for name, script in operators(self.plan).items():
+            client = self._client(name)
+            client.run(script(client, self.history, self.plan))
 
     def _client(self, name: str) -> Client:
         client = Client(self.world, self.network, self.machines, name)
@@ -385,6 +375,9 @@ class Scenario:
         if self.plan.calls:
             client = self._client("j1")
             client.run(janitor(client, self.history, self.plan, calm=True))
+        if "y_dropped" in self.plan.dimensions:
+            client = self._client("j6")
+            client.run(drop_in_the_end(client, self.history))
 
         def busy() -> bool:
             running = [n for n in self.machines.values() if n.alive and n.core.state == "RUNNING"]

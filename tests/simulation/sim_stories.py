@@ -6,7 +6,7 @@ import errno
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.sim_dimensions import bulk, truncated
+from tests.simulation.sim_dimensions import bulk, dropped, truncated
 from tests.simulation.sim_plan import Action, Plan, make_plan
 from tests.simulation.sim_world import MS, SECOND
 
@@ -74,6 +74,12 @@ def emptied(seed: int) -> Plan:
     plan = replace(make_plan(seed), actions=(Action(5 * SECOND, "snapshot", "a"),))
     dimensions = plan.dimensions - {"y_bulk"} | {"y_truncated"}
     return replace(truncated(plan, Random(seed)), dimensions=dimensions)
+
+
+def dropped_again(seed: int) -> Plan:
+    """A tube is made, used and dropped again and again."""
+    plan = replace(make_plan(seed), actions=(Action(5 * SECOND, "snapshot", "a"),))
+    return replace(dropped(plan, Random(seed)), dimensions=plan.dimensions | {"y_dropped"})
 
 
 def _drawn(seed: int) -> tuple[Random, int]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 CODE_READ_ONLY = 7
 #: Where tasks go that were given up.
 DEAD = "dead"
+#: A tube that is made and dropped again and again.
+PASSING = "passing"
 #: A space of the calls of 1.5, its number, and the tubes in it.
 SPACE15, NUMBER15, LANES15 = "space15", 15, ("one", "two")
 XQUEUE = {
@@ -29,8 +31,8 @@ XQUEUE = {
 
 
 def kind_of(tube: str) -> str:
-    """The type of a tube; but for two they are named by it."""
-    return {DEAD: "fifo", SPACE15: "queue15"}.get(tube, tube)
+    """The type of a tube; but for three they are named by it."""
+    return {DEAD: "fifo", PASSING: "fifottl", SPACE15: "queue15"}.get(tube, tube)
 
 
 def options_of(plan: Plan, tube: str) -> dict[str, Any]:
@@ -64,7 +66,7 @@ class Dialect:
     def __init__(self, plan: Plan, tube: str) -> None:
         self.plan = plan
         self.tube = tube
-        self.times = tube in ("fifottl", "utubettl", "limfifottl")
+        self.times = kind_of(tube) in ("fifottl", "utubettl", "limfifottl")
         self.options = options_of(plan, tube)
         self.ttr: float | None = self.options.get("ttr")
 

@@ -17,6 +17,7 @@ from tests.simulation.sim_scenario import Scenario
 from tests.simulation.sim_stories import (
     asked_in_the_dark,
     clock_behind_the_log,
+    dropped_again,
     emptied,
     moved_by_filter,
     split_by_force,
@@ -45,6 +46,7 @@ STORIES: dict[str, Callable[[int], Plan]] = {
     "leave_what_is_moved_by_filter": moved_by_filter,
     "lose_what_is_moved_by_filter": moved_by_filter,
     "lose_truncations_on_the_replica": emptied,
+    "lose_drops_on_the_replica": dropped_again,
 }
 
 
