@@ -162,11 +162,9 @@ class _Plan:
                     self._insert(lsn, time_us, space, row)
                 else:
                     self._told(space, row)
-        elif code == DELETE and space == CATALOGUE_SPACE:
-            # Within its record the tube's row goes before its space does.
-            self._gone = op[2]
         elif code == TERM or space < TUBE_SPACE_FIRST:
-            return
+            # Within its record a tube's row goes before its space does.
+            self._gone = op[2] if (code, space) == (DELETE, CATALOGUE_SPACE) else self._gone
         elif code == SET:
             self._set(space, op[2], op[3:])
         elif code == SET_MANY:
@@ -178,8 +176,6 @@ class _Plan:
             for key in op[2]:
                 self._finish(space, key)
         elif code in (DROP, TRUNCATE):
-            if code == DROP and self._gone:
-                self.dropped[space], self._gone = self._gone, ""
             self._empty(space)
 
     def _told(self, space: int, row: Any) -> None:
@@ -227,3 +223,5 @@ class _Plan:
                 del tasks[key]
         if space not in self._made:
             self.emptied[space] = None
+        if self._gone:
+            self.dropped[space], self._gone = self._gone, ""
