@@ -6,6 +6,7 @@ Here: rows, goals, drawing, the JSON file. Must not be here: measuring.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -107,6 +108,14 @@ def _coloured(goal: Goal) -> str:
     return f"[{colour}]{goal.text()}[/{colour}]"
 
 
+def _bound(row: Row, goal: Goal) -> str:
+    """The goal, without its figure where the row's other cells have that."""
+    figure = f"{_figure(goal.value)}{goal.unit}"
+    server = "" if row.server_us is None else f"{row.server_us:.2f} us"
+    said = figure in (row.figure, server) or f"({figure})" in row.yardstick
+    return goal.text().removeprefix(f"{figure} ") if said else goal.text()
+
+
 def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
     """The table for the documentation, under a line that says where it comes from."""
     heads = ["what", "figure", "server us/op", "client us/op", "yardstick", "goal"]
@@ -117,7 +126,7 @@ def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
             _micros(row.server_us),
             _micros(row.client_us),
             row.yardstick,
-            "<br>".join(goal.text() for goal in row.goals),
+            "<br>".join(_bound(row, goal) for goal in row.goals),
         ]
         for row in rows
     ]
@@ -152,6 +161,10 @@ def update_docs(path: Path, section: str, text: str) -> None:
             raise ValueError(f"{path}: no line {LAST_MARK}, before which tables go")
         whole = whole.replace(LAST_MARK, f"### {section}\n{begins}\n{ends}\n\n{LAST_MARK}")
     before, rest = whole.split(begins, 1)
+    for machine in re.findall(r"(, Python .*);", text):
+        # Said once, above all tables.
+        if machine.removeprefix(", ") in whole.split("<!-- table ", 1)[0]:
+            text = text.replace(machine, "")
     after = rest.split(ends, 1)[1]
     path.write_text(f"{before}{begins}\n{text}{ends}{after}", encoding="utf-8")
 
