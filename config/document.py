@@ -25,6 +25,8 @@ _INTRODUCTION = """\
 Made from the schema by `make docs`; do not edit. `tandemq config schema --format json` gives JSON
 Schema for editors, `tandemq config check FILE` checks a file.
 
+Each key stands with its default, what else is accepted, and its meaning.
+
 A value comes from the first source that has one: a flag of `tandemq serve`, a `TANDEMQ_*` variable,
 the YAML file named with `--config`, the default. A setting without a flag can be given as
 `--set KEY=VALUE`. In variables two underscores join the parts of a key: `TANDEMQ_WAL__MODE=write`.
@@ -60,14 +62,14 @@ What `queue.tube.NAME:grant` grants at run time is added, and removed with the t
 
 def markdown() -> str:
     """The whole reference."""
-    lines = [_INTRODUCTION, "## Top level", "", *_table(Settings, "")]
+    lines = [_INTRODUCTION, "## Top level", "", *_list(Settings, "")]
     told: dict[type[BaseModel], str] = {}
     for name, field in Settings.model_fields.items():
         section = section_of(field.annotation)
         if section is None:
             continue
         prefix = name if not str(field.annotation).startswith("tuple") else f"{name}[]"
-        lines += ["", f"## {name}", "", field.description or "", "", *_table(section, prefix)]
+        lines += ["", f"## {name}", "", field.description or "", "", *_list(section, prefix)]
         for inner_name, inner in section.model_fields.items():
             part = section_of(inner.annotation)
             if part is None:
@@ -79,21 +81,19 @@ def markdown() -> str:
             told[part] = key
             if is_plain_section(inner):
                 lines += ["", inner.description or ""]
-            lines += ["", *_table(part, key)]
+            lines += ["", *_list(part, key)]
     return "\n".join(lines) + "\n"
 
 
-def _table(section: type[BaseModel], prefix: str) -> Iterator[str]:
-    yield "| key | default (accepted) | meaning |"
-    yield "|---|---|---|"
+def _list(section: type[BaseModel], prefix: str) -> Iterator[str]:
     for name, field in section.model_fields.items():
         if is_plain_section(field):
             continue
         if not prefix and section_of(field.annotation) is not None and not _accepted(field):
             continue
         key = f"{prefix}.{name}" if prefix else name
-        meaning = (field.description or "").replace("|", "\\|")
-        yield f"| {_names(key)} | {_default(field)}{_besides(field, name)} | {meaning} |"
+        default = f"{_default(field)}{_besides(field, name)}"
+        yield f"* {_names(key)}: {default}. {field.description}"
 
 
 def _names(key: str) -> str:

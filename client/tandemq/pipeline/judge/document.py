@@ -9,15 +9,10 @@ from tandemq.pipeline.judge.rules.catalogue import ALL
 
 
 def page() -> str:
-    """A table of all rules, and what there is to say of each beyond its first sentence."""
+    """A list of all rules: what breaks each, and what else there is to say of it."""
     milder = " and ".join(f"`{rule.name}`" for rule in ALL if rule.severity != "error")
-    lines = [f"All are errors but for the warnings {milder}.", ""]
-    lines += ["| rule | broken by |", "|---|---|"]
-    lines += [f"| `{rule.name}` | {_summary(rule)} |" for rule in ALL]
-    more = [(rule, _rest(rule)) for rule in ALL]
-    for rule, text in more:
-        if text:
-            lines += ["", f"**`{rule.name}`** {text}"]
+    lines = [f"All are errors but for the warnings {milder}. What breaks each:", ""]
+    lines += [f"* `{rule.name}`: {_summary(rule)}.{_rest(rule)}" for rule in ALL]
     return "\n".join(lines) + "\n"
 
 
@@ -28,7 +23,7 @@ def _summary(rule: type[Rule]) -> str:
 
 def _rest(rule: type[Rule]) -> str:
     paragraphs = (inspect.getdoc(rule) or "").split("\n\n")[1:]
-    return " ".join(" ".join(paragraphs).split())
+    return " ".join(["", *" ".join(paragraphs).split()])
 
 
 if __name__ == "__main__":
