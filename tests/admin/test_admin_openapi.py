@@ -59,6 +59,6 @@ def test_every_kind_of_problem_has_a_response() -> None:
 def test_the_page_names_every_path_problem_and_no_other() -> None:
     page = DOCS.read_text()
     paths = set(document()["paths"])
-    assert set(re.findall(r"^\| `(?:GET|PUT|POST) (/\S*)`", page, re.MULTILINE)) == paths
+    assert set(re.findall(r"^\* `(?:GET|PUT|POST) (/\S*)`", page, re.MULTILINE)) == paths
     kinds = set(re.findall(r"^\| \d{3} \| `([a-z-]+)`", page, re.MULTILINE))
     assert kinds == set(KINDS)
