@@ -119,9 +119,10 @@ def _bound(row: Row, goal: Goal) -> str:
 def markdown(rows: Sequence[Row], about: dict[str, object]) -> str:
     """The table for the documentation, under a line that says where it comes from."""
     heads = ["what", "figure", "server us/op", "client us/op", "yardstick", "goal"]
+    one = len({row.section for row in rows}) == 1
     cells = [
         [
-            f"{row.section}: {row.name}",
+            row.name if one else f"{row.section}: {row.name}",
             row.figure,
             _micros(row.server_us),
             _micros(row.client_us),

@@ -62,7 +62,7 @@ def page(template: str) -> str:
         section = (same, "") if same else _section(words, command, shared)
         panels.setdefault(top.rich_help_panel or "Others", []).append(section)
     found = [f"## {name}\n\n" + _panel(sections) for name, sections in panels.items()]
-    told = [f"### {title}\n\n{_list(rows.values())}" for title, rows in shared.items()]
+    told = [f"### {title}\n\n{_list(_once(rows))}" for title, rows in shared.items()]
     template = template.replace(SHARED_MARK, "\n".join(told).rstrip("\n"))
     return template.replace(MARK, "\n".join(found).rstrip("\n"))
 
@@ -75,6 +75,15 @@ def _shared(command: Any, flags: tuple[str, ...]) -> dict[str, str]:
     """The rows of these flags by flag."""
     rows = {one.opts[0]: _row(one) for one in command.params}
     return {flag: rows[flag] for flag in flags}
+
+
+def _once(rows: dict[str, str]) -> Iterator[str]:
+    """The rows, those of the admin API's TLS in one: the client's say what the flags are."""
+    alike = [flag for flag in rows if "TANDEMQ_ADMIN_TLS" in rows[flag]]
+    yield from (row for flag, row in rows.items() if flag not in alike)
+    if alike:
+        names = ", ".join(f"`{flag}`" for flag in alike)
+        yield f"* {names}: as above, `$TANDEMQ_ADMIN_TLS_CA` and so on."
 
 
 def _rest(rows: list[str], shared: dict[str, dict[str, str]], has_json: bool) -> str:

@@ -1,6 +1,6 @@
 """How far an operation walks through the house: calls made and files entered, of product code only.
 
-`python -m tests.house.walks` prints the table of docs/benchmarks.md. Two whole nodes on a virtual
+`python -m tests.house.walks` prints the table of README.md beside it. Two whole nodes on a virtual
 clock, network and disk; what is counted is therefore the same in every run.
 """
 
