@@ -54,9 +54,8 @@ tubes:
 Rights are patterns over call names (`*` matches anything): `queue.tube.jobs:put`,
 `queue.tube.*:*`, `queue.*`, `box.snapshot`, `box.cfg`, and `space:NAME` for reading a space. Tube
 and call are matched separately: `queue.tube.jobs:*` gives no right on a tube called `jobs:more`.
-`grant` and `revoke` pass on rights: a pattern with a `:` must name them, `queue.tube.jobs:grant`.
+A pattern with a `:` must name `grant` and `revoke`, which pass on rights: `queue.tube.jobs:grant`.
 Calls of queue15 may be allowed for all spaces, `queue15.put`, or for one, `queue15.space0:put`.
-What `queue.tube.NAME:grant` grants at run time is added, and removed with the tube.
 """
 
 
