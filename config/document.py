@@ -54,7 +54,7 @@ tubes:
 Rights are patterns over call names (`*` matches anything): `queue.tube.jobs:put`,
 `queue.tube.*:*`, `queue.*`, `box.snapshot`, `box.cfg`, and `space:NAME` for reading a space. Tube
 and call are matched separately: `queue.tube.jobs:*` gives no right on a tube called `jobs:more`.
-A pattern with a `:` must name `grant` and `revoke`, which pass on rights: `queue.tube.jobs:grant`.
+`grant` and `revoke` pass on rights: a pattern with a `:` must name them, `queue.tube.jobs:grant`.
 Calls of queue15 may be allowed for all spaces, `queue15.put`, or for one, `queue15.space0:put`.
 """
 

@@ -10,8 +10,8 @@ from tandemq.pipeline.judge.rules.catalogue import ALL
 
 def page() -> str:
     """A list of all rules: what breaks each, and what else there is to say of it."""
-    milder = " and ".join(f"`{rule.name}`" for rule in ALL if rule.severity != "error")
-    lines = [f"All are errors but for the warnings {milder}. What breaks each:", ""]
+    milder = ", ".join(f"`{rule.name}`" for rule in ALL if rule.severity != "error")
+    lines = [f"Warnings are {milder}; all others are errors. What breaks each:", ""]
     lines += [f"* `{rule.name}`: {_summary(rule)}.{_rest(rule)}" for rule in ALL]
     return "\n".join(lines) + "\n"
 
