@@ -118,10 +118,12 @@ class FileDisk:
 
     def list(self) -> list[str]:
         try:
-            names = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
+            # Without a Path and a stat of each: there may be thousands, and links wait meanwhile.
+            with os.scandir(self.directory) as entries:
+                names = [entry.name for entry in entries if entry.is_file()]
             rescue = self.directory / RESCUE_PREFIX
             if rescue.is_dir():
-                names += [RESCUE_PREFIX + entry.name for entry in rescue.iterdir()]
+                names += [RESCUE_PREFIX + name for name in os.listdir(rescue)]
         except OSError as error:
             raise self._failure("list", self.where, error) from error
         return sorted(name for name in names if name != LOCK_NAME)
