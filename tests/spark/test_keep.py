@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tandemq.pipeline import keep
+from tests.spark.cutting import Steps
 
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
 
@@ -110,29 +109,14 @@ def test_cut_short_anywhere_the_next_run_finishes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     wanted = changes(tmp_path / "out", 4)
-    steps = 0
-
-    def counted(module: Any, name: str) -> None:
-        real = getattr(module, name)
-
-        def call(*args: Any, **more: Any) -> Any:
-            nonlocal steps
-            steps += 1
-            if steps == step:
-                raise SystemExit
-            return real(*args, **more)
-
-        monkeypatch.setattr(module, name, call)
-
-    for module, name in ((os, "replace"), (os, "fsync"), (shutil, "rmtree"), (pq, "write_table")):
-        counted(module, name)
+    steps = Steps(monkeypatch, step)
     try:
         keep.run(str(tmp_path / "out"))
         over = True
     except SystemExit:
         over = False
     monkeypatch.undo()
-    assert over == (steps < step)
+    assert over == steps.over
     assert keep.run(str(tmp_path / "out"))["files_after"] == 3
     assert lsns(tmp_path / "out") == wanted
     assert not list((tmp_path / "out").glob("_keeping*"))

@@ -27,7 +27,7 @@ from tandemq.spark.logs import (
     node_name,
     plan,
 )
-from tandemq.spark.parts import durable
+from tandemq.spark.parts import durable, put_text
 from tandemq.spark.scan import scan
 
 #: Called with directories and archives, what of them is wanted and a folder: Parquet files of these
@@ -80,7 +80,7 @@ def advance(
     home.mkdir(parents=True, exist_ok=True)
     mark = home / ARCHIVE_MARK
     if not mark.exists():
-        mark.write_text(json.dumps({"version": 1}) + "\n")
+        put_text(mark, json.dumps({"version": 1}) + "\n")
     done: dict[str, Any] = {}
     for path in paths:
         node, first, last = sealed_until(path, include_open)
@@ -95,10 +95,9 @@ def advance(
         rows = copy([str(home), path], wanted, aside.resolve())
         target = home / f"node={node}" / f"lsn={start:020d}-{last:020d}"
         target.parent.mkdir(exist_ok=True)
-        (target.parent / ARCHIVE_SPACES).write_text(json.dumps(spaces) + "\n")
         # The log may be trimmed as soon as this returns.
-        for written in (target.parent / ARCHIVE_SPACES, aside):
-            durable(written)
+        put_text(target.parent / ARCHIVE_SPACES, json.dumps(spaces) + "\n")
+        durable(aside)
         os.replace(aside, target)
         for folder in (target.parent, home):
             durable(folder)

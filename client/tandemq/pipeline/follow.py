@@ -19,7 +19,7 @@ from tandemq.spark.archive import TandemArchive
 from tandemq.spark.changes import ASIDE
 from tandemq.spark.disk import ArrowDisk
 from tandemq.spark.logs import meta_of
-from tandemq.spark.parts import durable
+from tandemq.spark.parts import put_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,9 +53,9 @@ class ParquetOutput:
         self.home.mkdir(parents=True, exist_ok=True)
         mark = self.home / MARK
         if not mark.exists():
-            if any(self.home.iterdir()):
+            if any(not one.name.startswith(".") for one in self.home.iterdir()):
                 raise ValueError(f"{self.home} is not empty, and no folder of changes")
-            mark.write_text(json.dumps({"version": 1, "cluster": cluster}) + "\n")
+            put_text(mark, json.dumps({"version": 1, "cluster": cluster}) + "\n")
         known = json.loads(mark.read_text())
         if known.get("version") != 1:
             raise ValueError(f"{mark}: version {known.get('version')} is unknown")
@@ -117,12 +117,8 @@ def _feed(home: Path, cluster: str) -> str:
     home.mkdir(parents=True, exist_ok=True)
     mark = home / FEED
     if not mark.exists():
-        aside = home / f".{FEED}"
         told = {"version": 1, "cluster": cluster, "feed": uuid4().hex}
-        aside.write_text(json.dumps(told) + "\n")
-        durable(aside)
-        aside.replace(mark)
-        durable(home)
+        put_text(mark, json.dumps(told) + "\n")
     known = json.loads(mark.read_text())
     if known.get("version") != 1:
         raise ValueError(f"{mark}: version {known.get('version')} is unknown")

@@ -27,6 +27,7 @@ from tandemq.pipeline.history_files import (
     files,
     node_of,
     rows_of,
+    runs,
     state_of,
 )
 
@@ -99,7 +100,9 @@ def read(spark: SparkSession, out: str) -> tuple[DataFrame, DataFrame]:
         if not state:
             found.append(spark.createDataFrame([], columns))
             continue
-        finished = spark.read.schema(columns).parquet(str(home / table))
+        folders = [str(folder) for folder in runs(home, table, state)]
+        reader = spark.read.schema(columns).option("basePath", str(home / table))
+        finished = reader.parquet(*folders) if folders else spark.createDataFrame([], columns)
         unfinished = spark.read.schema(columns).parquet(str(home / f"open-{table}" / state["name"]))
         found.append(finished.select(*schema.names).unionByName(unfinished))
     return found[0], found[1]

@@ -28,13 +28,14 @@ from tandemq.pipeline import lives as lv
 from tandemq.pipeline.arrays import TEXT, as_text, encoded, numbers
 from tandemq.pipeline.operations import TAKE
 from tandemq.pipeline.packing import Surveyed
-from tandemq.spark.parts import parquet_file, part_name
+from tandemq.spark.parts import durable, parquet_file, part_name, put_text
 
 STATE_FILE = "history.json"
 #: Of a file's name of 255; characters that a longer tube's folder begins with.
 LABEL_BYTES, LABEL_START = 240, 30
 #: Folders of what a run leaves for the next one; `open` has events.
 LEFT = ("open", "open-tasks", "open-deliveries")
+TABLES = ("tasks", "deliveries", *LEFT)
 COUNTS = pa.schema([("tasks", pa.int64()), ("deliveries", pa.int64()), ("open", pa.int64())])
 #: What Spark calls the folder of NULL, and which characters it writes as %XX in one's name.
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -53,8 +54,8 @@ def advance(
     """Bring `out` up to the log's end; what was written before stays. Counts by name.
 
     survey: of the log from an LSN on. write: has the writer called with the lives of all parts, the
-    events in a folder among them; rows of COUNTS. place: see `HistoryWriter`. A run that is cut
-    short is repeated whole: it replaces its own folders and moves the mark last.
+    events in a folder among them; rows of COUNTS. place: see `HistoryWriter`. A run moves the mark
+    last: what one that was cut short has left is read by nobody, and the next one removes it.
     """
     home = Path(out)
     state = state_of(home)
@@ -66,14 +67,18 @@ def advance(
         last = seen.furthest.last
         opened = str(home / "open" / state["name"]) if state else None
         name = f"run={last:020d}"
-        for table in ("tasks", "deliveries", *LEFT):
-            shutil.rmtree(home / table / name, ignore_errors=True)
-            (home / table / name).mkdir(parents=True)
+        for table in TABLES:
+            (home / table).mkdir(parents=True, exist_ok=True)
+            for cut_short in set((home / table).glob("run=*")).difference(runs(home, table, state)):
+                shutil.rmtree(cut_short)
+            (home / table / name).mkdir()
         found = list(write(seen, HistoryWriter(str(home), name, seen.cleared, place), opened))
     counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
-    aside = home / (STATE_FILE + ".new")
-    aside.write_text(json.dumps({"lsn": last, "name": name, "node": seen.furthest.node}) + "\n")
-    os.replace(aside, home / STATE_FILE)
+    # The log may be trimmed as soon as this returns.
+    for folder in (one for table in TABLES for one in _folders(home / table / name)):
+        durable(folder)
+    told = {"lsn": last, "name": name, "node": seen.furthest.node}
+    put_text(home / STATE_FILE, json.dumps(told) + "\n")
     for old in (old for table in LEFT for old in (home / table).iterdir()):
         if old.name != name:
             shutil.rmtree(old)
@@ -91,6 +96,19 @@ def state_of(home: Path) -> dict[str, Any]:
     if "name" not in state:
         raise ValueError(f"{home} was written by an earlier version: choose another folder")
     return state
+
+
+def _folders(run: Path) -> Iterator[Path]:
+    """Of a run: each whose names have to be on the disk, the one it is in behind it."""
+    yield from (path for path in run.rglob("*") if path.is_dir())
+    yield run
+    yield run.parent
+
+
+def runs(home: Path, table: str, state: Mapping[str, Any]) -> list[Path]:
+    """Folders of one of TABLES that runs have finished, as far as `state_of` tells of them."""
+    found = sorted((home / table).glob("run=*")) if state else []
+    return [folder for folder in found if folder.name <= state["name"]]
 
 
 def node_of(out: str) -> str | None:
@@ -113,7 +131,7 @@ def files(out: str) -> list[tuple[str, str]]:
     home, state = Path(out), state_of(Path(out))
     found = []
     for table in ("tasks", "deliveries") if state else ():
-        for folder in (home / table, home / f"open-{table}" / state["name"]):
+        for folder in (*runs(home, table, state), home / f"open-{table}" / state["name"]):
             found += [(table, file) for file in folder.glob("**/[!_.]*.parquet")]
     found.sort(key=lambda one: (-one[1].stat().st_size, one))
     return [(table, str(file)) for table, file in found]
@@ -196,4 +214,5 @@ class HistoryWriter:
         aside = folder / f"_{name}.{attempt}"
         texts = [field.name for field in rows.schema if field.type == TEXT]
         pq.write_table(rows, aside, compression="zstd", use_dictionary=texts, store_schema=False)
+        durable(aside)
         os.replace(aside, folder / name)

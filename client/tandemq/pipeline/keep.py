@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tandemq.model.units import MIB
-from tandemq.spark.parts import durable
+from tandemq.spark.parts import durable, put_text
 
 #: What each job leaves in its folder, and how the folders of its runs begin.
 HISTORY, CHANGES = ("history.json", "run="), ("tandemq-changes.json", "batch=")
@@ -134,11 +134,8 @@ def _merge(home: Path, table: Path, names: Sequence[str]) -> None:
         durable(file)
         durable(file.parent)
     durable(whole)
-    note = home / (NOTE + ".new")
-    note.write_text(json.dumps({"table": str(table.relative_to(home)), "names": list(names)}))
-    durable(note)
-    os.replace(note, home / NOTE)
-    durable(home)
+    told = {"table": str(table.relative_to(home)), "names": list(names)}
+    put_text(home / NOTE, json.dumps(told) + "\n")
     _finish(home)
 
 

@@ -173,6 +173,16 @@ def write(batches: Iterator[pa.RecordBatch], folder: Any, name: str) -> int:
     return rows
 
 
+def put_text(path: Path, text: str) -> None:
+    """Make this a file's whole content: cut short anywhere, it has that or what it had before."""
+    # Readers of folders look at no name that begins like this.
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(text)
+    durable(aside)
+    os.replace(aside, path)
+    durable(path.parent)
+
+
 def durable(path: Path) -> None:
     """A file as it is now, or the names in a folder, are on the disk when this returns."""
     opened = os.open(path, os.O_RDONLY)
