@@ -36,6 +36,8 @@ LABEL_BYTES, LABEL_START = 240, 30
 #: Folders of what a run leaves for the next one; `open` has events.
 LEFT = ("open", "open-tasks", "open-deliveries")
 TABLES = ("tasks", "deliveries", *LEFT)
+#: A run's folder until it is whole: neither Spark nor a pattern of `run=*` finds it.
+UNDER_WAY = ".run"
 COUNTS = pa.schema([("tasks", pa.int64()), ("deliveries", pa.int64()), ("open", pa.int64())])
 #: What Spark calls the folder of NULL, and which characters it writes as %XX in one's name.
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -69,14 +71,18 @@ def advance(
         name = f"run={last:020d}"
         for table in TABLES:
             (home / table).mkdir(parents=True, exist_ok=True)
-            for cut_short in set((home / table).glob("run=*")).difference(runs(home, table, state)):
+            for cut_short in set((home / table).glob("*run*")).difference(runs(home, table, state)):
                 shutil.rmtree(cut_short)
-            (home / table / name).mkdir()
-        found = list(write(seen, HistoryWriter(str(home), name, seen.cleared, place), opened))
+            (home / table / UNDER_WAY).mkdir()
+        found = list(write(seen, HistoryWriter(str(home), UNDER_WAY, seen.cleared, place), opened))
     counts = {kind: sum(row[kind] for row in found) for kind in COUNTS.names}
     # The log may be trimmed as soon as this returns.
-    for folder in (one for table in TABLES for one in _folders(home / table / name)):
-        durable(folder)
+    for table in TABLES:
+        run = home / table / UNDER_WAY
+        for folder in (run, *(path for path in run.rglob("*") if path.is_dir())):
+            durable(folder)
+        os.replace(run, home / table / name)
+        durable(home / table)
     told = {"lsn": last, "name": name, "node": seen.furthest.node}
     put_text(home / STATE_FILE, json.dumps(told) + "\n")
     for old in (old for table in LEFT for old in (home / table).iterdir()):
@@ -96,13 +102,6 @@ def state_of(home: Path) -> dict[str, Any]:
     if "name" not in state:
         raise ValueError(f"{home} was written by an earlier version: choose another folder")
     return state
-
-
-def _folders(run: Path) -> Iterator[Path]:
-    """Of a run: each whose names have to be on the disk, the one it is in behind it."""
-    yield from (path for path in run.rglob("*") if path.is_dir())
-    yield run
-    yield run.parent
 
 
 def runs(home: Path, table: str, state: Mapping[str, Any]) -> list[Path]:

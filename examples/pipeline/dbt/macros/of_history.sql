@@ -3,6 +3,6 @@
   SELECT * EXCLUDE (filename)
     REPLACE (coalesce(tube, url_decode(regexp_extract(filename, '/tube=([^/]*)/', 1))) AS tube)
   FROM (SELECT NULL::VARCHAR AS tube WHERE false UNION ALL BY NAME
-        FROM read_parquet('{{ var("history") }}/*{{ name }}/**/*.parquet',
+        FROM read_parquet('{{ var("history") }}/*{{ name }}/run=*/**/*.parquet',
                           union_by_name = true, filename = true, hive_partitioning = false))
 {% endmacro %}
