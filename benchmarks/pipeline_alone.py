@@ -114,7 +114,7 @@ def alone(bench: Bench) -> None:
     """Both engines, each job, a handful of records and all of them; then DuckDB."""
     for count in (FEW, bench.operations):
         log = few(bench) if count == FEW else bench.log(count)
-        for job, out in (("history", "--out"), ("compact", "--archive")):
+        for job, out in (("history", "--out"), ("report", "--out"), ("compact", "--archive")):
             beside: dict[str, Any] = {}
             for engine in ("local", "spark"):
                 into = bench.home / f"{job}-{engine}"
