@@ -64,8 +64,9 @@ def read_manifest(disk: ReadDisk) -> Manifest:
         manifest = Manifest(**value)
     except (ValueError, TypeError, KeyError) as error:
         raise StorageError(MANIFEST_NAME, 0, f"is not what a backup writes: {error}") from None
+    there = set(disk.list())
     for name, size in manifest.files.items():
-        if name not in disk.list() or disk.size(name) != size:
+        if name not in there or disk.size(name) != size:
             raise StorageError(name, 0, f"is missing or is not of {size} bytes")
     return manifest
 
