@@ -18,6 +18,10 @@ from tests.cluster.cluster_nodes import TANDEMQ
 Line = dict[str, Any]
 
 
+#: A task from before the fork that changed hands in what was cut, and is there still.
+AS_BEFORE = "as before the cut"
+
+
 def microseconds(moment: float) -> int:
     return int(moment * 1e6)
 
@@ -33,10 +37,11 @@ def cut_tasks(directory: Path) -> Iterator[Line]:
     """(tube, task, payload or None) of every cut of a data directory."""
     for cut in operator("rescue", "list", str(directory)):
         for row in operator("rescue", "show", str(directory), cut["name"]):
-            again = row["what"] == "will run again"
             found = {"tube": row["tube"], "task": row["id"], "file": cut["name"]}
-            if again:
+            if row["what"] == "will run again":
                 yield found | {"kinds": ["take", "ack"]}
+            elif row["what"].startswith(AS_BEFORE):
+                yield found | {"kinds": ["take", "touch", "release", "bury"]}
             else:
                 yield found | {"payload": value_of(row["payload"])}
 

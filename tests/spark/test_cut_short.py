@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_ended_at_any_step_the_next_run_finishes_it(
         left.append(shutil.copytree(first, tmp_path / f"out{len(left)}"))
         with monkeypatch.context() as patch:
             steps = Steps(patch, len(left))
-            with suppress(SystemExit):
+            with contextlib.suppress(SystemExit):
                 run(paths, str(left[-1]))
             over = steps.over
         assert rows(left[-1]) in (before, after), f"step {len(left)}"
@@ -86,6 +86,38 @@ def test_ended_at_any_step_the_next_run_finishes_it(
     assert len(left) > 8
 
 
+def test_a_history_goes_on_only_where_the_log_does(maker: LogMaker, tmp_path: Path) -> None:
+    log, archive, out = maker.directory, tmp_path / "archive", tmp_path / "out"
+    fill(maker, 60)
+    parts = []
+    for _ in range(3):
+        go_on(maker)
+        maker.commit()
+        local.compact([str(log)], str(archive), True)
+        [part] = set(archive.glob("node=*/lsn=*")) - set(parts)
+        parts.append(part)
+        if len(parts) == 1:
+            told = local.history([str(archive)], str(out))
+    before = history_rows(out)
+    # Of the second part nobody saw anything.
+    parts[1].rename(tmp_path / "trimmed")
+    gap = rf"ends at LSN {told['to_lsn']}, and the log begins at \d+: read an archive"
+    with pytest.raises(ValueError, match=gap):
+        local.history([str(archive)], str(out))
+    # Another log goes on there, as one does whose end was cut.
+    with contextlib.closing(LogMaker(tmp_path / "other", seed=1)) as other:
+        other.open_term()
+        fill(other, 300)
+        other.commit()
+        with pytest.raises(ValueError, match=r"up to LSN \d+ that were cut off since"):
+            local.history([str(other.directory)], str(out))
+    assert history_rows(out) == before
+    assert local.history([str(archive), str(log)], str(tmp_path / "whole"))["from_lsn"] == 1
+    (tmp_path / "trimmed").rename(parts[1])
+    assert local.history([str(archive)], str(out))["from_lsn"] == told["to_lsn"] + 1
+    maker.close()
+
+
 def test_a_mark_is_what_it_was_or_is_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = tmp_path / "mark.json"
     found = []
@@ -93,7 +125,7 @@ def test_a_mark_is_what_it_was_or_is_to_be(tmp_path: Path, monkeypatch: pytest.M
         mark.write_text("as it was")
         with monkeypatch.context() as patch:
             Steps(patch, step)
-            with suppress(SystemExit):
+            with contextlib.suppress(SystemExit):
                 put_text(mark, "as it is to be")
         found.append(mark.read_text())
     assert found == ["as it was"] * 3 + ["as it is to be"] * 2

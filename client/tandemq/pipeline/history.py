@@ -71,7 +71,7 @@ def run(spark: SparkSession, paths: Sequence[str], out: str) -> dict[str, Any]:
     def gone_through(first_lsn: int) -> AbstractContextManager[Survey]:
         return survey(spark, paths, fromLsn=first_lsn)
 
-    return advance(out, gone_through, _written, _place)
+    return advance(paths, out, gone_through, _written, _place)
 
 
 def _written(seen: Survey, writer: HistoryWriter, opened: str | None) -> list[dict[str, int]]:

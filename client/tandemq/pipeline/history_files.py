@@ -26,9 +26,10 @@ import pyarrow.parquet as pq
 from tandemq.model.units import DAY_US
 from tandemq.pipeline import lives as lv
 from tandemq.pipeline.arrays import TEXT, as_text, encoded, numbers
+from tandemq.pipeline.notes import Notes
 from tandemq.pipeline.operations import TAKE
 from tandemq.pipeline.packing import Surveyed
-from tandemq.spark.parts import durable, parquet_file, part_name, put_text
+from tandemq.spark.parts import durable, parquet_file, part_name, put_text, term_at
 
 STATE_FILE = "history.json"
 #: Of a file's name of 255; characters that a longer tube's folder begins with.
@@ -48,6 +49,7 @@ Seen = TypeVar("Seen", bound=Surveyed)
 
 
 def advance(
+    paths: Sequence[str],
     out: str,
     survey: Callable[[int], AbstractContextManager[Seen]],
     write: Callable[[Seen, HistoryWriter, str | None], Iterable[Mapping[str, int]]],
@@ -58,6 +60,7 @@ def advance(
     survey: of the log from an LSN on. write: has the writer called with the lives of all parts, the
     events in a folder among them; rows of COUNTS. place: see `HistoryWriter`. A run moves the mark
     last: what one that was cut short has left is read by nobody, and the next one removes it.
+    Raises `ValueError` where the log does not go on from what was written.
     """
     home = Path(out)
     state = state_of(home)
@@ -66,7 +69,8 @@ def advance(
         if seen.furthest is None:
             empty = {"tasks": 0, "deliveries": 0, "open": 0}
             return {"from_lsn": before + 1, "to_lsn": before, **empty}
-        last = seen.furthest.last
+        last, node = seen.furthest.last, seen.furthest.node
+        _goes_on(paths, out, state, seen.furthest)
         opened = str(home / "open" / state["name"]) if state else None
         name = f"run={last:020d}"
         for table in TABLES:
@@ -83,7 +87,7 @@ def advance(
             durable(folder)
         os.replace(run, home / table / name)
         durable(home / table)
-    told = {"lsn": last, "name": name, "node": seen.furthest.node}
+    told = {"lsn": last, "name": name, "node": node, "term": term_at(paths, last, node)}
     put_text(home / STATE_FILE, json.dumps(told) + "\n")
     for old in (old for table in LEFT for old in (home / table).iterdir()):
         if old.name != name:
@@ -91,8 +95,26 @@ def advance(
     return {"from_lsn": before + 1, "to_lsn": last, **counts}
 
 
+def _goes_on(paths: Sequence[str], out: str, state: Mapping[str, Any], log: Notes) -> None:
+    """No record was trimmed before a run saw it, none was cut off after. Raises `ValueError`."""
+    before = state.get("lsn", 0)
+    if before and log.first is not None and log.first > before + 1:
+        raise ValueError(
+            f"{out} ends at LSN {before}, and the log begins at {log.first}: "
+            "read an archive of it, too, or choose another folder"
+        )
+    known = state.get("term")
+    if known and term_at(paths, before, log.node) not in (known, None):
+        raise ValueError(
+            f"{out} was made of records up to LSN {before} that were cut off since: "
+            "choose another folder"
+        )
+
+
 def state_of(home: Path) -> dict[str, Any]:
-    """What the last run noted: `lsn` it came to, `name` of its folders. Empty where there was none.
+    """What the last run noted: `lsn` it came to, and its `term`, `name` of its folders, `node`.
+
+    Empty where there was none.
 
     Raises `ValueError` for a folder of an earlier format.
     """

@@ -125,6 +125,7 @@ def history(paths: Sequence[str], out: str) -> dict[str, Any]:
             yield from counts.to_pylist()
 
     return advance_history(
+        paths,
         out,
         lambda first_lsn: survey(paths, first_lsn=first_lsn),
         written,

@@ -126,6 +126,16 @@ def unarchived(paths: list[str], wanted: LogQuery) -> list[Part]:
     return [part for part in plan(paths, wanted) if not part.archive]
 
 
+def term_at(paths: Sequence[str], lsn: int, node: str | None) -> str | None:
+    """Id of the term of a node's record; None where none of directories and archives has it."""
+    for part in plan([*paths], LogQuery(first_lsn=lsn, last_lsn=lsn)):
+        for batch in rows_of(part, ("lsn", "node", "term_id"), BATCH_ROWS):
+            for row in batch.to_pylist():
+                if (row["lsn"], row["node"]) == (lsn, node):
+                    return str(row["term_id"])
+    return None
+
+
 def part_name(number: int) -> str:
     """Of the file of a part; names are in the order of their parts."""
     return f"part-{number:05d}.zstd.parquet"
