@@ -70,6 +70,7 @@ def advance(
             empty = {"tasks": 0, "deliveries": 0, "open": 0}
             return {"from_lsn": before + 1, "to_lsn": before, **empty}
         last, node = seen.furthest.last, seen.furthest.node
+        assert last is not None
         _goes_on(paths, out, state, seen.furthest)
         opened = str(home / "open" / state["name"]) if state else None
         name = f"run={last:020d}"
