@@ -76,11 +76,19 @@ class Dump:
     """
 
     def __init__(
-        self, disk: Disk, first_lsn: int = 0, last_lsn: int | None = None, rescue: str | None = None
+        self,
+        disk: Disk,
+        first_lsn: int = 0,
+        last_lsn: int | None = None,
+        rescue: str | None = None,
+        meta: Meta | None = None,
     ) -> None:
-        """Records `first_lsn..last_lsn` of the log, or of the `rescue` file named."""
+        """Records `first_lsn..last_lsn` of the log, or of the `rescue` file named.
+
+        meta: the directory's identity, where it is known: to read it takes a listing.
+        """
         self._disk = disk
-        self._meta = meta_of(disk)
+        self._meta = meta or meta_of(disk)
         self._range = (first_lsn, last_lsn)
         self._rescue = rescue is not None
         names = [rescue] if rescue is not None else covering(disk, first_lsn, last_lsn)

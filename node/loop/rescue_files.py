@@ -177,11 +177,12 @@ class RescueFiles:
         A cut saves copies first and its note behind them; one that ended between the two, and was
         never done again, leaves the copies.
         """
-        copy = Dump(self._disk, rescue=name)
+        copy = Dump(self._disk, rescue=name, meta=self._meta)
         first = next(iter(copy), None)
         if first is None:
             return False
-        log, copy = Dump(self._disk, first.lsn), Dump(self._disk, rescue=name)
+        log = Dump(self._disk, first.lsn, meta=self._meta)
+        copy = Dump(self._disk, rescue=name, meta=self._meta)
         rows = dropwhile(lambda row: row.lsn < first.lsn, log)
         return all(row == next(rows, None) for row in copy) and not copy.problems
 
