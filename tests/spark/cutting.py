@@ -1,4 +1,4 @@
-"""A job ended at its n-th step on the disk, as by a kill; in the middle of a text it writes."""
+"""A job ended at its n-th step on the disk, as by a kill; in the middle of a file it writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Steps:
             (pq, "write_table"),
         ):
             patch.setattr(module, name, self._counted(getattr(module, name)))
-        patch.setattr(Path, "write_text", lambda path, text: self._torn(path, text))
+        patch.setattr(Path, "write_bytes", lambda path, data: self._torn(path, data))
 
     @property
     def over(self) -> bool:
@@ -42,9 +42,9 @@ class Steps:
         if self.taken == self.last:
             raise SystemExit
 
-    def _torn(self, path: Path, text: str) -> int:
-        with path.open("w") as file:
-            file.write(text[: len(text) // 2])
+    def _torn(self, path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[: len(data) // 2])
             file.flush()
             self._step()
-            return file.write(text[len(text) // 2 :])
+            return file.write(data[len(data) // 2 :])

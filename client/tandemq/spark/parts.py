@@ -184,10 +184,15 @@ def write(batches: Iterator[pa.RecordBatch], folder: Any, name: str) -> int:
 
 
 def put_text(path: Path, text: str) -> None:
+    """`put_bytes` of a text."""
+    put_bytes(path, text.encode())
+
+
+def put_bytes(path: Path, data: bytes) -> None:
     """Make this a file's whole content: cut short anywhere, it has that or what it had before."""
     # Readers of folders look at no name that begins like this.
     aside = path.with_name(f".{path.name}.new")
-    aside.write_text(text)
+    aside.write_bytes(data)
     durable(aside)
     os.replace(aside, path)
     durable(path.parent)

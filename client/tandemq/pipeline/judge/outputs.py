@@ -10,6 +10,7 @@ from xml.etree import ElementTree as Xml
 
 from tandemq.pipeline.judge.rules.catalogue import BY_NAME
 from tandemq.pipeline.judge.verdict import Verdict
+from tandemq.spark.parts import put_text
 
 #: Findings of a rule that JUnit shows in its text.
 SHOWN = 20
@@ -76,9 +77,7 @@ def write_prometheus(verdict: Verdict, path: Path, now_s: float) -> None:
     lines += _metric("tandemq_audit_findings", "Breaches of each rule.", values)
     counts = [(f'{{what="{name}"}}', count) for name, count in verdict.counts.items()]
     lines += _metric("tandemq_audit_count", "What was looked at.", counts)
-    aside = path.with_name(path.name + ".new")
-    aside.write_text("\n".join(lines) + "\n")
-    aside.replace(path)
+    put_text(path, "\n".join(lines) + "\n")
 
 
 def _severity(name: str) -> str:

@@ -14,6 +14,7 @@ from tandemq.pipeline.judge import words as w
 from tandemq.pipeline.judge.counts import Counts
 from tandemq.pipeline.judge.local import Replay
 from tandemq.pipeline.judge.world import LoggedTube, World
+from tandemq.spark.parts import put_bytes
 
 VERSION = 1
 #: What is kept of an older version of the replay means something else.
@@ -34,9 +35,7 @@ def save(replay: Replay, path: Path, cluster: str) -> None:
         "tubes": [asdict(tube) for tube in world.tubes],
         "states": {name: lines.tobytes() for name, lines in world.states.items()},
     }
-    aside = path.with_name(path.name + ".new")
-    aside.write_bytes(msgpack.packb(value, unicode_errors="surrogateescape"))
-    aside.replace(path)
+    put_bytes(path, msgpack.packb(value, unicode_errors="surrogateescape"))
 
 
 def load(path: Path, cluster: str) -> Replay:
